@@ -1,0 +1,1 @@
+"""Audio families and codecs; library code that the engines host."""

@@ -1,0 +1,1 @@
+"""Commands that have no package of their own."""

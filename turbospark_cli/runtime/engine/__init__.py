@@ -1,0 +1,1 @@
+"""What runs inside an engine process: the only place that imports MLX to generate text."""

@@ -1,0 +1,1 @@
+"""HTTP and WebSocket: protocol adapters, the guard, and `turbospark serve`."""
