@@ -25,11 +25,10 @@ fi"""
 
 def script(shell: Shell) -> str:
     """The whole text of the completion script for `shell`."""
-    from typer.completion import get_completion_script
+    from typer import completion
 
-    text: str = get_completion_script(
-        prog_name="turbospark", complete_var="_TURBOSPARK_COMPLETE", shell=shell
-    )
+    make = completion.get_completion_script  # type: ignore[attr-defined]
+    text: str = make(prog_name="turbospark", complete_var="_TURBOSPARK_COMPLETE", shell=shell)
     return text + (_ZSH_FIRST_CALL if shell == "zsh" else "") + "\n"
 
 
