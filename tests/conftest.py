@@ -1,0 +1,27 @@
+"""Fixtures that every folder of tests shares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from turbospark_cli.models import catalog, receipt
+from turbospark_cli.models.pull import pull
+from turbospark_cli.models.store import Store
+
+
+@pytest.fixture(scope="session")
+def starter() -> Path:
+    """The install folder of the real starter model; pulled once, into a cache outside the checkout.
+
+    The cache is $TURBOSPARK_TEST_CACHE or ~/.cache/turbospark-tests. What is there already is used only when
+    every hash of its receipt holds. Tests read it and never write to it.
+    """
+    cache = os.environ.get("TURBOSPARK_TEST_CACHE") or Path.home() / ".cache" / "turbospark-tests"
+    store = Store(Path(cache))
+    install = pull(store, catalog.STARTER)
+    if not receipt.is_intact(install.path, install.receipt):
+        install = pull(store, catalog.STARTER, force=True)
+    return install.path
