@@ -11,7 +11,7 @@ import datetime as dt
 import errno
 import functools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
@@ -57,6 +57,20 @@ def pull(
             return _install(store, row, progress)
     except OSError as error:
         raise _unwritable(store, error) from error
+
+
+@contextlib.contextmanager
+def silent(label: str, total: int | None, unit: Unit) -> Iterator[Progress]:
+    """A ProgressFactory that shows nothing."""
+    yield _Silent()
+
+
+class _Silent:
+    def advance(self, n: int) -> None:
+        pass
+
+    def update(self, done: int) -> None:
+        pass
 
 
 def needed(row: Row) -> int:
