@@ -1,0 +1,132 @@
+"""`turbospark serve` and the script `turbospark-server`."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from turbospark_cli import settings as all_settings
+from turbospark_cli.errors import UsageError
+from turbospark_cli.serve.bind import LOOPBACK
+
+SERVER_PROGRAM: Final = "turbospark-server"
+_MODEL_HELP: Final = "Model to serve: an alias or a folder. Without one, the starter model."
+
+
+def _setting(name: str, *forms: str, **more: Any) -> Any:
+    """The option of one setting. Its default stays None: not given."""
+    facts = all_settings.metadata(name)
+    return typer.Option(*(forms or (facts["flag"],)), help=facts["help"], show_default=False, **more)
+
+
+def command(
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="[MODEL]...", help=_MODEL_HELP, show_default=False)
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="The same; may be repeated.", show_default=False)
+    ] = None,
+    port: Annotated[int | None, _setting("port")] = None,
+    bind: Annotated[str | None, _setting("bind")] = None,
+    allowed_host: Annotated[list[str] | None, _setting("allowed_host")] = None,
+    allowed_origin: Annotated[list[str] | None, _setting("allowed_origin")] = None,
+    api_key: Annotated[str | None, _setting("api_key")] = None,
+    api_key_file: Annotated[Path | None, _setting("api_key_file")] = None,
+    max_queue_depth: Annotated[int | None, _setting("max_queue_depth")] = None,
+    queue_timeout: Annotated[float | None, _setting("queue_timeout")] = None,
+    max_batch: Annotated[int | None, _setting("max_batch")] = None,
+    threads: Annotated[int | None, _setting("threads")] = None,
+    log_level: Annotated[str | None, _setting("log_level")] = None,
+    log_format: Annotated[str | None, _setting("log_format")] = None,
+    access_log: Annotated[bool | None, _setting("access_log", "--access-log/--no-access-log")] = None,
+    offline: Annotated[bool | None, _setting("offline", "--offline/--no-offline")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON on stdout when ready: url, pid, models.")
+    ] = False,
+    scripted: Annotated[
+        bool, typer.Option("--scripted", help="Answer from a script instead of a model, on loopback only.")
+    ] = False,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option("--tokenizer", help="Scripted: folder that holds tokenizer.json.", show_default=False),
+    ] = None,
+    script: Annotated[
+        Path | None,
+        typer.Option("--script", help="Scripted: JSON list of what to answer.", show_default=False),
+    ] = None,
+) -> None:
+    """Serve models over HTTP: OpenAI's chat completions, with metrics and health."""
+    resolved = all_settings.load(
+        port=port,
+        bind=bind,
+        allowed_host=allowed_host,
+        allowed_origin=allowed_origin,
+        api_key=api_key,
+        api_key_file=api_key_file,
+        max_queue_depth=max_queue_depth,
+        queue_timeout=queue_timeout,
+        max_batch=max_batch,
+        threads=threads,
+        log_level=log_level,
+        log_format=log_format,
+        access_log=access_log,
+        offline=offline,
+    )
+    names = [*(models or []), *(model or [])]
+    _check_scripted(scripted, tokenizer, script, names, resolved.settings.bind)
+
+    from turbospark_cli.serve.startup import Script, run
+
+    chosen = Script(tokenizer, script) if tokenizer is not None else None
+    run(resolved.settings, names, chosen, ready_json=json)
+
+
+def _check_scripted(
+    scripted: bool, tokenizer: Path | None, script: Path | None, names: list[str], bind: str
+) -> None:
+    if not scripted:
+        if tokenizer is not None or script is not None:
+            raise UsageError("--tokenizer and --script need --scripted.")
+        return
+    if tokenizer is None:
+        raise UsageError("--scripted needs --tokenizer DIR, a folder that holds tokenizer.json.")
+    if not (tokenizer / "tokenizer.json").is_file():
+        raise UsageError(f"There is no tokenizer.json in {tokenizer}.")
+    if script is not None and not script.is_file():
+        raise UsageError(f"There is no script {script}.")
+    if names:
+        raise UsageError("--scripted serves no model; leave the names out.")
+    if bind != LOOPBACK:
+        raise UsageError("A scripted server listens on loopback only.", hint="Leave --bind out.")
+
+
+@functools.wraps(command)
+def _server_command(models: list[str] | None = None, **flags: Any) -> None:
+    if not models:
+        command(**flags)
+        return
+    if len(models) > 2 or flags["scripted"] or flags["tokenizer"] is not None:
+        raise UsageError(f"The positional form is {SERVER_PROGRAM} TOKENIZER_DIR [PORT].")
+    if flags["api_key"] is not None or flags["api_key_file"] is not None:
+        raise UsageError("A scripted server takes no key.")
+    flags |= {"scripted": True, "tokenizer": Path(models[0])}
+    if len(models) == 2:
+        if not models[1].isdecimal():
+            raise UsageError(f"The port must be a number, not {models[1]!r}.")
+        flags["port"] = int(models[1])
+    command(**flags)
+
+
+def server_main() -> None:
+    """Entry of `turbospark-server`: `TOKENIZER_DIR [PORT]` for the scripted server, else flags of serve."""
+    from turbospark_cli.cli import run_guarded
+
+    app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+    app.command()(_server_command)
+    sys.exit(
+        run_guarded(lambda: typer.main.get_command(app).main(prog_name=SERVER_PROGRAM, standalone_mode=False))
+    )
