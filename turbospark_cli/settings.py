@@ -23,9 +23,12 @@ SOURCE_DEFAULT: Final = "default"
 
 
 def _about(
-    name: str, parse: Parse, explanation: str, *, secret: bool = False, config: bool = True
+    name: str, parse: Parse, explanation: str, *, secret: bool = False, config: bool = True, also: str = ""
 ) -> dict[str, Any]:
-    """The metadata of one field. `config` is false for what config.toml cannot hold."""
+    """The metadata of one field.
+
+    `config` is false for what config.toml cannot hold; `also` is another tool's variable with this meaning.
+    """
     return {
         "help": explanation,
         "env": f"TURBOSPARK_{name.upper()}",
@@ -33,6 +36,7 @@ def _about(
         "parse": parse,
         "secret": secret,
         "config": config,
+        "also": also,
     }
 
 
@@ -100,7 +104,9 @@ class Settings:
         default=False,
         metadata=_about("access_log", boolean, "Log a line for each request, without its content."),
     )
-    offline: bool = field(default=False, metadata=_about("offline", boolean, "Never download anything."))
+    offline: bool = field(
+        default=False, metadata=_about("offline", boolean, "Never download anything.", also="HF_HUB_OFFLINE")
+    )
 
     def key(self) -> bytes | None:
         """The key that clients must send, from `api_key` or the first line of `api_key_file`.
@@ -121,7 +127,7 @@ class Resolved:
 
 
 def metadata(name: str) -> Mapping[str, Any]:
-    """`help`, `env`, `flag`, `parse`, `secret` and `config` of the setting called `name`."""
+    """`help`, `env`, `flag`, `parse`, `secret`, `config` and `also` of the setting called `name`."""
     return _METADATA[name]
 
 
@@ -157,11 +163,13 @@ def _find(
 ) -> tuple[str, object]:
     """The place and the parsed value of one setting."""
     facts = _METADATA[name]
-    flag, env = flags.get(name), os.environ.get(facts["env"])
+    flag = flags.get(name)
+    # An empty variable counts as unset.
+    variable = next((each for each in (facts["env"], facts["also"]) if os.environ.get(each)), None)
     if flag is not None and flag not in ([], ()):
         place, raw = facts["flag"], flag
-    elif env:  # an empty variable is how many tools unset one
-        place, raw = facts["env"], env
+    elif variable:
+        place, raw = variable, os.environ[variable]
     elif name in config:
         place, raw = file, config[name]
     else:
