@@ -63,7 +63,7 @@ COMMANDS: Final = (
     Row("serve", "turbospark_cli.serve.command", "command", "Serve models over HTTP."),
     Row("run", "turbospark_cli.commands.run", "command", "Ask a model one question."),
     Row("models", "turbospark_cli.models.command", "app", "Pull, list, show and remove models."),
-    Row("bench", "turbospark_cli.commands.bench", "command", "Measure a model or a running server."),
+    Row("bench", "turbospark_cli.commands.bench.command", "command", "Measure a model or a running server."),
     Row("completion", "turbospark_cli.commands.completion", "command", "Print a shell's completion script."),
     _model_alias("pull", "pull"),
     _model_alias("list", "list"),

@@ -1,0 +1,1 @@
+"""`turbospark bench`: a model in this process, or any OpenAI-compatible server."""
