@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import time
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
@@ -19,7 +20,8 @@ from turbospark_cli.serve.asgi import Event, Header, Receive, Scope, Send
 
 SCOPE_KEY: Final = "turbospark.exchange"  # where the adapters find the exchange
 MAX_JSON_BODY: Final = 8 * 1024 * 1024  # bytes
-BODY_TIMEOUT_S: Final = 30.0  # from the headers to the last byte
+BODY_TIMEOUT_S = 30.0  # from the headers to the last byte
+_TICK_S = 1.0
 _MAX_DRAIN: Final = 1024 * 1024 * 1024  # bytes of a refused body that are read and dropped
 _DRAIN_TIMEOUT_S: Final = 10.0
 
@@ -47,6 +49,7 @@ class Exchange:
         "ended",
         "gone",
         "id",
+        "late",
         "scope",
         "started",
         "status",
@@ -59,6 +62,7 @@ class Exchange:
         self.status = 0  # 0: no answer has begun
         self.started = 0.0  # time.perf_counter() at its arrival
         self.gone = False  # the client has left
+        self.late = False  # its body did not come in time
         self.ended = False  # the last byte of the answer was handed over
         self.close = False  # ask the client to open a new connection next time
         self._extra: list[Header] | None = None
@@ -103,7 +107,7 @@ class Exchange:
         """ASGI `receive` for the application, which finds the body here instead."""
         return _FIRST_EVENT
 
-    async def read_body(self, declared: int | None) -> None:
+    async def read_body(self, declared: int | None, clock: BodyClock) -> None:
         """Reads the body into `body`; `declared` is its content-length, None when it is not known.
 
         Raises PayloadTooLarge, and InvalidRequest for one that does not arrive in time. Sets `gone` when
@@ -111,43 +115,44 @@ class Exchange:
         """
         if declared is not None and declared > MAX_JSON_BODY:
             raise _too_large()
-        late = False
-
-        def give_up() -> None:
-            nonlocal late
-            late = True
-            if self._task is not None:
-                self._task.cancel()
-
-        timer = asyncio.get_running_loop().call_later(BODY_TIMEOUT_S, give_up)
+        clock.add(self)
         try:
-            await self._collect(declared)
+            event = await self._receive()
+            body: bytes = event.get("body", b"")
+            if event.get("more_body") and len(body) != declared:
+                event, body = await self._collect(body, declared)
         except asyncio.CancelledError:
-            if not late or self._task is None:
+            if not self.late or self._task is None:
                 raise
             self._task.uncancel()
             self.close = True
-            raise InvalidRequest(
-                f"The request body did not arrive within {BODY_TIMEOUT_S:.0f} seconds."
-            ) from None
+            seconds = f"{BODY_TIMEOUT_S:.0f}"
+            raise InvalidRequest(f"The request body did not arrive within {seconds} seconds.") from None
         finally:
-            timer.cancel()
+            clock.discard(self)
+        if event["type"] == "http.disconnect":
+            self.gone = True
+        self.body = body
 
-    async def _collect(self, declared: int | None) -> None:
-        event = await self._receive()
-        body: bytes = event.get("body", b"")
-        size = len(body)
-        parts = [body]
-        while event["type"] == "http.request" and event.get("more_body") and size != declared:
+    async def _collect(self, first: bytes, declared: int | None) -> tuple[Event, bytes]:
+        """The rest of a body that comes in pieces: the last event, and all bytes."""
+        parts = [first]
+        size = len(first)
+        while True:
             event = await self._receive()
             part = event.get("body", b"")
             size += len(part)
             if size > MAX_JSON_BODY:
                 raise _too_large()
             parts.append(part)
-        if event["type"] == "http.disconnect":
-            self.gone = True
-        self.body = b"".join(parts) if len(parts) > 1 else body
+            if event["type"] != "http.request" or not event.get("more_body") or size == declared:
+                return event, b"".join(parts)
+
+    def expire(self) -> None:
+        """Gives up on the body."""
+        self.late = True
+        if self._task is not None:
+            self._task.cancel()
 
     async def drain(self) -> None:
         """Reads and drops what is still coming of a refused body.
@@ -204,6 +209,33 @@ class Exchange:
         self._task = None
         while self._leave:
             await self._leave.pop().__aexit__(*_EXIT)
+
+
+class BodyClock:
+    """The exchanges whose bodies are being read. PERF: one timer for all of them while there are any."""
+
+    def __init__(self) -> None:
+        self._since: dict[Exchange, float] = {}
+        self._is_ticking = False
+
+    def add(self, exchange: Exchange) -> None:
+        self._since[exchange] = exchange.started
+        if not self._is_ticking:
+            self._is_ticking = True
+            asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def discard(self, exchange: Exchange) -> None:
+        del self._since[exchange]
+
+    def _tick(self) -> None:
+        self._is_ticking = bool(self._since)
+        if not self._is_ticking:
+            return
+        limit = time.perf_counter() - BODY_TIMEOUT_S
+        for exchange, since in self._since.items():
+            if since < limit:
+                exchange.expire()
+        asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
 
 def _too_large() -> PayloadTooLarge:

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from turbospark_cli.errors import EngineUnavailable, InvalidRequest, PayloadTooLarge, TurbosparkError
 from turbospark_cli.serve.access import Access, canonical_path
 from turbospark_cli.serve.asgi import ASGIApp, Header, Receive, Scope, Send
-from turbospark_cli.serve.exchange import SCOPE_KEY, Exchange
+from turbospark_cli.serve.exchange import SCOPE_KEY, BodyClock, Exchange
 
 PUBLIC_PATH: Final = b"/health"  # the only one that never needs a key, in exactly this form
 MAX_HEADERS: Final = 64
@@ -59,6 +59,7 @@ class Guard:
         for path in list(self._paths):
             if path.startswith("/v1/"):
                 self._paths.setdefault(path[3:], path)
+        self._clock = BodyClock()
         self._open = 0
         self._stopping = False
         self._idle = asyncio.Event()
@@ -122,7 +123,8 @@ class Guard:
             self._access.check_key(fields, scope["client"][0])
         if method in _BODY_METHODS and (b"content-length" in fields or b"transfer-encoding" in fields):
             length = fields.get(b"content-length")
-            await exchange.read_body(int(length) if length is not None and length.isdigit() else None)
+            declared = int(length) if length is not None and length.isdigit() else None
+            await exchange.read_body(declared, self._clock)
             if exchange.gone:
                 raise _Refused
         scope[SCOPE_KEY] = exchange

@@ -70,8 +70,9 @@ class _Listener(Server):
         )
 
     def _init_shared_socket(self) -> None:
+        # A descriptor of its own: Granian closes it as soon as it stops listening.
         holder: Any = SocketHolder
-        self._shd = holder(self._socket.fileno(), False, BACKLOG)
+        self._shd = holder(os.dup(self._socket.fileno()), False, BACKLOG)
 
 
 async def serve(
@@ -93,13 +94,13 @@ async def serve(
         stopped.cancel()
         _log.info("shutting down")
         app.stop()
-        fail_streams()
-        await _within(_ANSWERS_END_S, app.idle())
-        for listener in listeners:
-            listener.stop()  # type: ignore[no-untyped-call]
-        await _within(_CONNECTIONS_END_S, asyncio.gather(*running))
         for sock in sockets:
             sock.close()
+        for listener in listeners:
+            listener.stop()  # type: ignore[no-untyped-call]
+        fail_streams()
+        await _within(_ANSWERS_END_S, app.idle())
+        await _within(_CONNECTIONS_END_S, asyncio.gather(*running))
 
 
 async def _within(seconds: float, work: Any) -> None:

@@ -20,6 +20,7 @@ _ROLES: Final[dict[str, _Role]] = {
     "assistant": "assistant",
 }
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
+_NOTHING: Final = (b"null", b"[]")
 _BETWEEN: Final = "\n\n"
 
 
@@ -50,7 +51,8 @@ def _role(message: InputMessage, index: int) -> _Role:
         param = f"messages[{index}].role"
         raise InvalidRequest(f"{text}: use system, developer, user or assistant.", param=param)
     for name in ("tool_calls", "function_call", "audio"):
-        if getattr(message, name) not in (b"", b"null", b"[]"):
+        raw = getattr(message, name)
+        if raw and bytes(raw) not in _NOTHING:
             param = f"messages[{index}].{name}"
             raise InvalidRequest(f"The field {param} is not supported yet; leave it out.", param=param)
     return role

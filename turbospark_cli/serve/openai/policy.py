@@ -7,6 +7,7 @@ Nothing that would change the answer is dropped in silence.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
@@ -85,14 +86,16 @@ TEMPLATE_OPTIONS: Final[Mapping[str, type[bool | int | str]]] = {
 _MAX_OPTION: Final = 64  # characters of a text
 
 _REFUSED_FIELDS: Final = tuple(REFUSED)
+_refused_values: Final = operator.attrgetter(*_REFUSED_FIELDS)
 
 
 def refuse_unsupported(chat: ChatRequest) -> None:
     """Raises InvalidRequest that names the first field that asks for something this server lacks."""
-    for name in _REFUSED_FIELDS:
-        raw = getattr(chat, name)
-        if raw and _value(raw) not in REFUSED[name]:
-            raise _unsupported(name)
+    values: tuple[msgspec.Raw, ...] = _refused_values(chat)
+    if any(values):
+        for name, raw in zip(_REFUSED_FIELDS, values, strict=True):
+            if raw and _value(raw) not in REFUSED[name]:
+                raise _unsupported(name)
     if chat.n is not None and whole("n", chat.n, 1, 128) != 1:
         raise InvalidRequest("This server gives one choice for each request: n must be 1.", param="n")
     if chat.reasoning_effort not in (None, "none"):
