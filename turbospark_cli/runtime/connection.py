@@ -56,12 +56,14 @@ class EngineConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard = True
         try:
-            for body in self._deframer.feed(data):
-                if self._on_lost is None:
-                    return  # an earlier message of this read has ended the connection
-                self._dispatch(channel.to_server.decode(body))
+            messages = [channel.to_server.decode(body) for body in self._deframer.feed(data)]
         except (ValueError, msgspec.MsgspecError):
             self.condemn(_GARBAGE)
+            return
+        for message in messages:
+            if self._on_lost is None:
+                return  # an earlier message of this read has ended the connection
+            self._dispatch(message)
 
     def _dispatch(self, message: channel.ToServer) -> None:
         sinks = self.sinks

@@ -165,12 +165,16 @@ class Generation:
                 self._saw_first_token()
             self._report(event.reason, usage.prompt_tokens, usage.completion_tokens)
         else:
-            self._report(event.code, self.prompt_tokens, 0)
+            self._report_unfinished(event.code)
         self._host.released(self)
         self.place = Place.ENDED
 
     def _report(self, outcome: str, prompt_tokens: int, completion_tokens: int) -> None:
         self._host.observer.ended(self._host.model, outcome, prompt_tokens, completion_tokens)
+
+    def _report_unfinished(self, outcome: str) -> None:
+        # A prompt that never had a slot was counted but not read.
+        self._report(outcome, self.prompt_tokens if self.place is Place.RUNNING else 0, 0)
 
     # What the host does with it.
 
@@ -203,7 +207,7 @@ class Generation:
 
     def _leave(self) -> None:
         if self.place is not Place.ENDED:
-            self._report("aborted", self.prompt_tokens, 0)
+            self._report_unfinished("aborted")
             self._host.leave(self)
             self.place = Place.ENDED
             self._notify()

@@ -225,13 +225,11 @@ class Instance:
             return  # it died before it was ready: nobody is with it
         lost = [sink for sink in connection.sinks.values() if isinstance(sink, Generation)]
         self._connection = None
-        self._queue.clear()
-        self._checking = 0
         retry_after = self.supervisor.retry_after
-        for generation in lost:
-            started = generation.place is Place.RUNNING
-            generation.place = Place.NOWHERE
-            doing = "while it was answering" if started else "before this request was started"
+        # Those with a slot come last: the slots they give back must find nobody waiting.
+        for generation in sorted(lost, key=lambda each: each.place is Place.RUNNING):
+            running = generation.place is Place.RUNNING
+            doing = "while it was answering" if running else "before this request was started"
             message = f"The engine ended unexpectedly {doing}; a new one is being started."
             generation.fail(EngineUnavailable(message, retry_after=retry_after))
 

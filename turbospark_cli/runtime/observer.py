@@ -17,7 +17,8 @@ class Observer(Protocol):
         """A request is over, also when it was refused or aborted.
 
         `outcome` is its finish reason, or "aborted" when its client left, or the `code` of an error. An
-        aborted or failed request reports 0 completion tokens: only the engine's last word counts them.
+        aborted or failed request reports 0 completion tokens, since only the engine's last word counts them,
+        and its prompt only if it had a slot.
         """
 
     def engine_restarted(self, model: str) -> None:

@@ -68,11 +68,6 @@ class AdmissionQueue(Generic[Entry]):
         """(position, entry) of all who wait, next one first."""
         return enumerate(self._waiting, start=1)
 
-    def clear(self) -> None:
-        """Forgets everyone, running and waiting: their engine is gone."""
-        self.running = 0
-        self._waiting.clear()
-
 
 class Pace:
     """How fast a full queue drains, to tell a refused client when to come back."""
