@@ -238,7 +238,7 @@ class EngineSupervisor:
         return connection
 
     def _hear(self, message: Control, connection: EngineConnection, age: float) -> None:
-        if type(message) is channel.Ready:
+        if type(message) is channel.Ready and self._pulse is None:
             self.info = message.info
             self._load_seconds = age
             self._pulse = Pulse(connection, self._policy.pulse)
