@@ -85,12 +85,6 @@ class Settings:
         default=16,
         metadata=_about("max_batch", integer(1, 1024), "Sequences that one engine runs at a time."),
     )
-    threads: int | None = field(
-        default=None,
-        metadata=_about(
-            "threads", integer(1, 1024), "CPU threads of an engine; chosen for the machine when unset."
-        ),
-    )
     log_level: str = field(
         default="info",
         metadata=_about(

@@ -39,8 +39,7 @@ def find_install(name: str, *, may_pull: bool) -> Install:
 
 def load_engine(install: Install, *, max_batch: int) -> Backend:
     """Load `install` on this thread, which must also be the one that steps it."""
-    threads = settings.load().settings.threads
-    return build(Load("text", install.id, str(install.path), max_batch=max_batch, threads=threads))
+    return build(Load("text", install.id, str(install.path), max_batch=max_batch))
 
 
 def generate(engine: Backend, requests: list[GenerationRequest]) -> Iterator[list[tuple[int, Event]]]:

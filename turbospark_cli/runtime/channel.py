@@ -36,7 +36,6 @@ class Load(Struct, frozen=True, tag="load", omit_defaults=True):
     path: str  # install folder; for `scripted` a folder that holds tokenizer.json
     script: str | None = None  # scripted only: the script file
     max_batch: int = 16
-    threads: int | None = None  # None: the device policy decides
 
 
 class Submit(Struct, frozen=True, tag="submit"):
@@ -65,7 +64,7 @@ class EngineInfo(Struct, frozen=True, omit_defaults=True):
     context_length: int  # tokens
     vocab_size: int  # logit width
     device: str  # "metal", "cuda" or "cpu"
-    detail: str  # for people: dtype, BLAS, threads
+    detail: str  # for people: device and BLAS
     weights_bytes: int = 0
 
 

@@ -116,7 +116,6 @@ def _load(settings: Settings, model_id: str, path: Path, created: int) -> Attach
         model_id=model_id,
         path=str(path.resolve()),
         max_batch=settings.max_batch,
-        threads=settings.threads,
     )
     return Attachment(load, created=created)
 

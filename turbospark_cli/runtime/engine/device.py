@@ -1,4 +1,4 @@
-"""Device policy: Metal, CUDA or CPU; what dtype the weights take, which BLAS, how many threads.
+"""Device policy: Metal, CUDA or CPU; which BLAS computes and how prompts are cut.
 
 On Linux the CPU build of MLX links a reference BLAS (a few GFLOP/s). A real BLAS that is loaded with global
 symbols *before* `mlx.core` is imported replaces it, so `load_blas` must run first in every process that
@@ -11,22 +11,13 @@ import ctypes
 import ctypes.util
 import os
 import platform
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 DeviceKind = Literal["metal", "cuda", "cpu"]
-
-
-@dataclass(frozen=True, slots=True)
-class Blas:
-    """The matrix library this process computes with; `set_threads` is None when it cannot be told."""
-
-    name: str
-    set_threads: Callable[[int], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,91 +29,60 @@ class Device:
     """
 
     kind: DeviceKind
-    blas: Blas
-    threads: int
+    detail: str  # one phrase for the banner
     prefill_chunk: int
 
     @property
     def full_sort(self) -> bool:
         return self.kind != "cpu"
 
-    @property
-    def detail(self) -> str:
-        """One phrase for the banner."""
-        if self.kind != "cpu":
-            return self.kind.capitalize() if self.kind == "metal" else "CUDA"
-        return f"CPU, {self.blas.name}, {self.threads} thread{'s' if self.threads != 1 else ''}"
 
-
-def load_blas() -> Blas:
-    """Load the best BLAS this machine has into the process. Call before importing MLX."""
+def load_blas() -> str:
+    """Load the best BLAS this machine has into the process and name it. Call before importing MLX."""
     if platform.system() != "Linux":
-        return Blas("Accelerate")
-    for name, path, symbol in _candidates():
-        try:
-            library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        except OSError:
-            continue
-        return Blas(name, getattr(library, symbol, None))
-    return Blas("built-in BLAS (slow; install the extra `cpu`)")
-
-
-def _candidates() -> list[tuple[str, str, str]]:
-    """(name, library, thread setter) in order of preference."""
-    found: list[tuple[str, str, str]] = []
-    try:
-        files = metadata.files("mkl") or []
-    except metadata.PackageNotFoundError:
-        files = []
-    found.extend(
-        ("MKL", str(file.locate()), "MKL_Set_Num_Threads") for file in files if "libmkl_rt" in file.name
-    )
+        return "Accelerate"
+    # PERF: MKL's TBB threads share out work as cores come free. Its OpenMP threads wait for each other at
+    # every product, which is several times slower than one thread once anything else wants a core.
+    for path in _installed("tbb", "libtbb.so"):
+        if _load(path):
+            os.environ.setdefault("MKL_THREADING_LAYER", "TBB")
+    for path in _installed("mkl", "libmkl_rt.so"):
+        if _load(path):
+            return "MKL"
     openblas = ctypes.util.find_library("openblas")
-    if openblas:
-        found.append(("OpenBLAS", openblas, "openblas_set_num_threads"))
-    return found
+    if openblas and _load(openblas):
+        return "OpenBLAS"
+    return "built-in BLAS, which is slow: install the extra `cpu`"
 
 
-def select(blas: Blas, threads: int | None) -> Device:
-    """The device MLX will use by default, set up. `threads` None lets a short measurement decide."""
+def _installed(package: str, name: str) -> Iterator[str]:
+    """Paths of an installed package's library."""
+    try:
+        files = metadata.files(package) or []
+    except metadata.PackageNotFoundError:
+        return
+    yield from (str(file.locate()) for file in files if file.name.startswith(name))
+
+
+def _load(path: str) -> bool:
+    try:
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
+
+
+def select(blas: str) -> Device:
+    """The device MLX computes on by default, set up for our use of it."""
     import mlx.core as mx
 
     if mx.metal.is_available():
-        return Device("metal", blas, 0, prefill_chunk=512)
+        return Device("metal", "Metal", prefill_chunk=512)
     if hasattr(mx, "cuda") and mx.cuda.is_available():
-        return Device("cuda", blas, 0, prefill_chunk=512)
-    return Device("cpu", blas, _set_threads(blas, threads), prefill_chunk=128)
-
-
-def _set_threads(blas: Blas, wanted: int | None) -> int:
-    """Set the BLAS threads; with no wish take every core, unless one alone is faster at this moment.
-
-    Threads that wait for a core somebody else holds make a matrix product slower than one thread would.
-    """
-    if blas.set_threads is None:
-        return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(wanted, cores) if wanted else cores
-    if not wanted and cores > 1:
-        alone, together = (_product_seconds(blas.set_threads, n) for n in (1, cores))
-        count = cores if together < alone else 1
-    blas.set_threads(count)
-    return count
-
-
-def _product_seconds(set_threads: Callable[[int], object], threads: int) -> float:
-    """Best of five times of a matrix-vector product of decode's kind: one row against 32 MB of weights."""
-    import mlx.core as mx
-
-    set_threads(threads)
-    weights, row = mx.ones((8192, 1024)), mx.ones((1, 1024))
-    mx.eval(weights, row)
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        mx.eval(row @ weights.T)
-        best = min(best, time.perf_counter() - start)
-    return best
+        return Device("cuda", "CUDA", prefill_chunk=512)
+    # MLX's compiled kernels need a C++ compiler at run time on a CPU, and are no faster there.
+    mx.disable_compile()
+    return Device("cpu", f"CPU, {blas}", prefill_chunk=128)
 
 
 def available_memory() -> int:

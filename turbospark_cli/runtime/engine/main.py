@@ -192,7 +192,7 @@ def build(load: channel.Load) -> Backend:
     blas = device.load_blas()  # before anything imports MLX
     from turbospark_cli.runtime.engine.text import TextEngine
 
-    return TextEngine(Path(load.path), device.select(blas, load.threads), load.max_batch)
+    return TextEngine(Path(load.path), device.select(blas), load.max_batch)
 
 
 def main() -> NoReturn:
