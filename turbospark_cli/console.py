@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _RED = "\x1b[31m"
 _YELLOW = "\x1b[33m"
 _RESET = "\x1b[0m"
+_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 _no_color = False
 
@@ -61,8 +62,11 @@ def drop_stdout() -> None:
 
 
 def write_out(text: str) -> None:
-    """Stream `text` to stdout at once, without a line end. Raises BrokenPipeError."""
-    sys.stdout.write(text)
+    """Stream `text` to stdout at once, without a line end. Raises BrokenPipeError.
+
+    SAFETY: a terminal gets no control characters, since a model could write escape sequences.
+    """
+    sys.stdout.write(text.translate(_CONTROLS) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 

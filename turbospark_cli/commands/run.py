@@ -26,7 +26,7 @@ def command(
         str, typer.Argument(metavar="MODEL", autocompletion=complete_installed, help="Model to ask.")
     ],
     prompt: Annotated[
-        str | None, typer.Argument(metavar="[PROMPT]", help="The question; text piped in goes before it.")
+        str | None, typer.Argument(metavar="PROMPT", help="The question; text piped in goes before it.")
     ] = None,
     system: Annotated[str | None, typer.Option("--system", "-s", help="System prompt.")] = None,
     temperature: Annotated[

@@ -19,7 +19,7 @@ _MODELS_HELP: Final = (
 )
 Models = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[MODEL]...", autocompletion=complete_installed, help=_MODELS_HELP),
+    typer.Argument(metavar="MODEL", autocompletion=complete_installed, help=_MODELS_HELP),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the figures.")]
 Repeat = Annotated[
@@ -28,24 +28,34 @@ Repeat = Annotated[
 NoPull = Annotated[bool, typer.Option("--no-pull", help="Fail when a model is not installed.")]
 
 # Offline. Defaults are set in flags.py, so that a flag of the other kind can be told from one not given.
-Prompt = Annotated[str | None, typer.Option("--prompt", "-p", help="Prompt tokens, a list. Default: 512.")]
-Generate = Annotated[str | None, typer.Option("--generate", "-n", help="New tokens, a list. Default: 128.")]
-Batch = Annotated[str | None, typer.Option("--batch", "-b", help="Sequences at a time, a list. Default: 1.")]
+Prompt = Annotated[
+    str | None, typer.Option("--prompt", "-p", metavar="N,N", help="Prompt tokens, a list. Default: 512.")
+]
+Generate = Annotated[
+    str | None, typer.Option("--generate", "-n", metavar="N,N", help="New tokens, a list. Default: 128.")
+]
+Batch = Annotated[
+    str | None, typer.Option("--batch", "-b", metavar="N,N", help="Sequences at a time, a list. Default: 1.")
+]
 Depth = Annotated[
-    str | None, typer.Option("--depth", "-d", help="Tokens before the prompt, a list. Default: 0.")
+    str | None,
+    typer.Option("--depth", "-d", metavar="N,N", help="Tokens before the prompt, a list. Default: 0."),
 ]
 
 # With --url.
 Url = Annotated[
-    list[str] | None, typer.Option(help="Measure this server; with a second one, the ratio, too.")
+    list[str] | None,
+    typer.Option(metavar="URL", help="Measure this server; with a second one, the ratio, too."),
 ]
-Concurrency = Annotated[str | None, typer.Option(help="Requests at a time, a list. Default: 1.")]
+Concurrency = Annotated[
+    str | None, typer.Option(metavar="N,N", help="Requests at a time, a list. Default: 1.")
+]
 Requests = Annotated[
     int | None, typer.Option(min=1, help="Requests of a level. Default: twice as many as at a time.")
 ]
 Rate = Annotated[float | None, typer.Option(min=0.001, help="New requests a second, whatever is running.")]
 PromptTokens = Annotated[
-    str | None, typer.Option(help="Prompt lengths in turn: 150 or 1x1000,7x20. Default: 150.")
+    str | None, typer.Option(metavar="N,N", help="Prompt lengths in turn: 150 or 1x1000,7x20. Default: 150.")
 ]
 MaxTokens = Annotated[
     int | None, typer.Option(min=1, help="Longest answer. Default: 64; with --no-stream 1.")
@@ -56,9 +66,13 @@ LongTokens = Annotated[
 NoStream = Annotated[
     bool, typer.Option("--no-stream", help="Small unstreamed requests: the HTTP layer's cost.")
 ]
-Pid = Annotated[list[int] | None, typer.Option(help="Process of each --url, to count its CPU seconds.")]
+Pid = Annotated[
+    list[int] | None, typer.Option(metavar="PID", help="Process of each --url, to count its CPU seconds.")
+]
 Timeout = Annotated[float | None, typer.Option(min=1, help="Longest silence in seconds. Default: 600.")]
-KeyFile = Annotated[Path | None, typer.Option("--api-key-file", help="File that holds the servers' key.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--api-key-file", metavar="FILE", help="File that holds the servers' key.")
+]
 
 
 def command(
