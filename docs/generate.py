@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,9 @@ _BRANCH: Final = re.compile(
 
 def pages() -> dict[str, str]:
     """The text of every page of the reference, by file name."""
-    return {"cli.md": _cli(), "settings.md": _settings(), "errors.md": _errors()}
+    helps = {" ".join((cli.PROGRAM, *words)): _help(words) for words in _commands()}
+    flags = set(re.findall(r"--[a-z-]+", "\n".join(helps.values())))
+    return {"cli.md": _cli(helps), "settings.md": _settings(flags), "errors.md": _errors()}
 
 
 def _page(title: str, *paragraphs: str) -> str:
@@ -52,10 +54,10 @@ def _commands() -> Iterator[tuple[str, ...]]:
 
 
 def _help(words: Sequence[str]) -> str:
-    """What the command prints for `--help`, on a terminal of 100 columns."""
+    """What the command prints for `--help`, on a terminal of 80 columns."""
     run = subprocess.run(
         [sys.executable, "-m", "turbospark_cli", *words, "--help"],
-        env=os.environ | {"COLUMNS": "100", "NO_COLOR": "1"},
+        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"},
         capture_output=True,
         text=True,
         check=True,
@@ -63,11 +65,8 @@ def _help(words: Sequence[str]) -> str:
     return "\n".join(line.rstrip() for line in run.stdout.strip().splitlines())
 
 
-def _cli() -> str:
-    sections = []
-    for words in _commands():
-        title = " ".join((cli.PROGRAM, *words))
-        sections.append(f"## {title}\n\n```text\n{_help(words)}\n```")
+def _cli(helps: Mapping[str, str]) -> str:
+    sections = [f"## {command}\n\n```text\n{text}\n```" for command, text in helps.items()]
     return _page(
         "Commands",
         "Results go to stdout, everything else to stderr. Exit codes: see [errors](errors.md).",
@@ -81,12 +80,14 @@ def _default(value: object) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _settings() -> str:
+def _settings(flags: set[str]) -> str:
+    """`flags` are those that any command takes."""
     rows = []
     for each in fields(settings.Settings):
         facts = settings.metadata(each.name)
         key = f"`{each.name}`" if facts["config"] else ""
-        rows.append((f"`{facts['flag']}`", f"`{facts['env']}`", key, _default(each.default), facts["help"]))
+        flag = f"`{facts['flag']}`" if facts["flag"] in flags else ""
+        rows.append((flag, f"`{facts['env']}`", key, _default(each.default), facts["help"]))
     return _page(
         "Settings",
         "A value is taken from the first of these places that has one: the flag, the variable, the key in "

@@ -1,21 +1,21 @@
 """Every error a user or a client can meet, drawn as one tree.
 
-TurbosparkError                     exit 1  HTTP 500
+TurbosparkError                     exit 1  HTTP 500   a fault in turbospark itself
 ├── UsageError                      exit 2  HTTP 400   a command line or a setting that cannot be used
 ├── InvalidRequest                  exit 2  HTTP 400   a request field that is wrong or cannot be honoured
 │   └── ContextLengthExceeded       exit 2  HTTP 400   the prompt does not fit the model
-├── ModelNotFound                   exit 3  HTTP 404
+├── ModelNotFound                   exit 3  HTTP 404   no model of this name is installed or served
 ├── AuthenticationFailed            exit 4  HTTP 401   a key is missing or wrong
 ├── Forbidden                       exit 4  HTTP 403   a host or origin that is not allowed
-├── ServerUnreachable               exit 5  HTTP 502
-├── NotEnoughMemory                 exit 6  HTTP 503
-├── PayloadTooLarge                 exit 2  HTTP 413
+├── ServerUnreachable               exit 5  HTTP 502   no server answers at the address
+├── NotEnoughMemory                 exit 6  HTTP 503   the model does not fit into memory
+├── PayloadTooLarge                 exit 2  HTTP 413   a request body over the limit
 ├── QueueFull                       exit 1  HTTP 429   too many requests are waiting
 ├── EngineUnavailable               exit 1  HTTP 503   the engine died, is loading, or has failed
-├── PortTaken                       exit 1  HTTP 500
-├── DownloadFailed                  exit 1  HTTP 502
-├── ConversionFailed                exit 1  HTTP 500
-└── CorruptInstall                  exit 1  HTTP 500
+├── PortTaken                       exit 1  HTTP 500   another program listens there
+├── DownloadFailed                  exit 1  HTTP 502   a model cannot be fetched, or has the wrong hash
+├── ConversionFailed                exit 1  HTTP 500   a file cannot be made into an install
+└── CorruptInstall                  exit 1  HTTP 500   an install that lacks a file or has a damaged one
 
 The message is one sentence that a user can act on; it never holds a prompt, a key or a path that a
 remote client should not see. `hint` is shown on a terminal under the message.
