@@ -35,7 +35,9 @@ docs: $(VENV)/.tools  ## write docs/reference from the code
 	$(BIN)/python docs/generate.py
 
 completions: $(VENV)/.tools  ## write completions/ from the command line
-	$(BIN)/python completions/generate.py
+	$(BIN)/turbospark completion bash > completions/turbospark.bash
+	$(BIN)/turbospark completion zsh > completions/_turbospark
+	$(BIN)/turbospark completion fish > completions/turbospark.fish
 
 lock: $(VENV)/.tools  ## choose newer versions of the dependencies and write the locks
 	$(PIP) install --quiet uv
