@@ -17,7 +17,7 @@ from turbospark_cli.runtime.engine.device import Device
 from turbospark_cli.runtime.engine.kv_cache import BucketedCache, Layout
 from turbospark_cli.runtime.engine.mlx_models import KVCache, make_prompt_cache
 
-_PROBE: Final = (1, 2, 3)  # any valid ids
+_PROBE: Final = mx.array([[1, 2, 3]])  # any valid ids
 _TOLERANCE: Final = 2e-2  # relative to the largest logit; wide enough for bf16
 
 
@@ -27,15 +27,14 @@ class TextModel:
     def __init__(self, model: nn.Module, device: Device) -> None:
         self._model: Any = model
         self._device = device
-        probe = mx.array([_PROBE])
-        reference = self._model(probe, cache=self.new_cache())[:, -1]
+        own, twin = self.new_cache(), self.new_cache()
+        reference = self._model(_PROBE, cache=own)[:, -1]
         self.vocab_size = int(reference.shape[-1])
-        self._head = self._find_head(probe, reference)
-        kinds = self.new_cache()
-        self.batchable = all(hasattr(kind, "merge") for kind in kinds)
-        self._bucketed = tuple(type(kind) is KVCache for kind in kinds)
-        if any(self._bucketed) and not self._buckets_agree():
-            self._bucketed = (False,) * len(kinds)
+        self._head = self._find_head(twin, reference)
+        self.batchable = all(hasattr(layer, "merge") for layer in own)
+        self._bucketed = tuple(type(layer) is KVCache for layer in own)
+        if any(self._bucketed) and not self._buckets_agree(own, twin):
+            self._bucketed = (False,) * len(own)
 
     def new_cache(self) -> list[Any]:
         """An empty cache for one sequence, one entry a layer."""
@@ -66,33 +65,33 @@ class TextModel:
         fold = self._device.kind == "cpu"
         return [BucketedCache(layout, fold) if bucketed else None for bucketed in self._bucketed]
 
-    def _find_head(self, probe: mx.array, reference: mx.array) -> Callable[[mx.array], mx.array] | None:
-        """The output head, if head(body(x)) is all that the model does."""
+    def _find_head(self, cache: list[Any], reference: mx.array) -> Callable[[mx.array], mx.array] | None:
+        """The output head, if head(body(x)) is all that the model does; `cache` takes the probe."""
         body = getattr(self._model, "model", None)
         head = getattr(self._model, "lm_head", None)
         if head is None:
             head = getattr(getattr(body, "embed_tokens", None), "as_linear", None)
-        if body is None or head is None:
-            return None
-        try:
-            logits = head(body(probe, cache=self.new_cache())[:, -1:])[:, -1]
-            return head if _close(logits, reference) else None
-        except (TypeError, ValueError, AttributeError):
-            return None
+        if body is not None and head is not None:
+            try:
+                logits = head(body(_PROBE, cache=cache)[:, -1:])[:, -1]
+                return head if _close(logits, reference) else None
+            except (TypeError, ValueError, AttributeError):
+                cache[:] = self.new_cache()
+        self._model(_PROBE, cache=cache)
+        return None
 
-    def _buckets_agree(self) -> bool:
-        """Whether a decode step through buckets gives the logits of the model's own caches."""
-        own, token = self.new_cache(), mx.array([_PROBE[0]])
-        self.read(_PROBE, own)
-        layout = Layout([len(_PROBE)])
+    def _buckets_agree(self, own: list[Any], twin: list[Any]) -> bool:
+        """Whether a decode step through buckets gives the logits of the model's own caches.
+
+        Both caches hold the probe. Layers that are not bucketed step in one of them each.
+        """
+        token = mx.array([1])
+        layout = Layout([_PROBE.shape[1]])
         caches = self.batch_caches(layout)
-        for bucketed, layer in zip(caches, own, strict=True):
+        for bucketed, layer in zip(caches, twin, strict=True):
             if bucketed is not None:
                 bucketed.fill([layer.keys_and_values()])
-        # Layers of another kind keep a copy of their own cache: a step would change it for both runs.
-        others = self.new_cache()
-        self.read(_PROBE, others)
-        mixed = [bucketed or other for bucketed, other in zip(caches, others, strict=True)]
+        mixed = [bucketed or layer for bucketed, layer in zip(caches, twin, strict=True)]
         layout.advance()
         try:
             logits = self.decode(token, mixed)
