@@ -87,6 +87,13 @@ class NamingGroup(TyperGroup):
             console.drop_stdout()
             raise typer.Exit(0) from None
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; a group that was given nothing at all prints its help and is done."""
+        if not args and not self.invoke_without_command and not ctx.resilient_parsing:
+            console.print_out(ctx.get_help().rstrip())
+            raise typer.Exit
+        return super().parse_args(ctx, args)
+
     def get_help_option(self, ctx: Any) -> Any:
         """The --help of this group, with a default that needs no conversion.
 
@@ -141,7 +148,6 @@ def build_command(row: Row, ctx: typer.Context) -> Any:
     group: Any = typer.main.get_command(target)
     if not group.help:
         group.help = row.help
-    group.no_args_is_help = False
     return group.get_command(ctx, row.member) if row.member else group
 
 
