@@ -176,6 +176,15 @@ async def test_the_queue_timeout(start_runtime: StartRuntime) -> None:
     await running.leave()
 
 
+async def test_the_queue_timeout_before_the_check(start_runtime: StartRuntime) -> None:
+    runtime = await start_runtime(slots=1, limits=Limits(queue_timeout=0.1))
+    await send(runtime, request(tokens=FOREVER, hang_at=1)).at(Place.RUNNING)
+    error = (await send(runtime).done()).error
+    assert isinstance(error, EngineUnavailable)
+    assert error.retry_after is not None
+    assert load(runtime) == (1, 0)
+
+
 async def test_a_slot_in_time_ends_the_queue_timeout(start_runtime: StartRuntime) -> None:
     runtime = await start_runtime(slots=1)
     running = await send(runtime).at(Place.RUNNING)

@@ -218,13 +218,14 @@ async def test_an_engine_stuck_in_one_step_is_replaced(start_runtime: StartRunti
 
 
 async def test_our_own_sleep_is_not_the_engines(start_runtime: StartRuntime) -> None:
-    runtime = await start_runtime(policy=Policy(pulse=QUICK_PULSE))
+    pulse = PulseLimits(interval=0.05, stalled_after=0.2, kill_after=1.0)
+    runtime = await start_runtime(policy=Policy(pulse=pulse))
     pid = engine_pid(runtime)
     stream = await send(runtime, request(tokens=FOREVER, interval=3600)).at(Place.RUNNING)
     await until(lambda: bool(stream.events))
-    for _ in range(3):
-        time.sleep(QUICK_PULSE.kill_after * 1.5)  # noqa: ASYNC251 - the whole server is suspended
-        await asyncio.sleep(QUICK_PULSE.interval * 2)
+    for _ in range(2):
+        time.sleep(pulse.kill_after * 1.5)  # noqa: ASYNC251 - the whole server is suspended
+        await asyncio.sleep(pulse.interval * 2)
     assert engine_pid(runtime) == pid
     assert runtime.stats()[0].restarts == 0
     await stream.leave()
