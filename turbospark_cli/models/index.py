@@ -109,8 +109,10 @@ def _failure(wheel: Wheel, output: str) -> DownloadFailed:
             hint="Check the network, and the proxy or mirror that `pip config list` shows; then pull again.",
         )
     if "No matching distribution" in output:
+        # A pip that was told not to retry is silent about a network that is down.
+        unsure = ", or cannot be reached" if "(from versions: none)" in output else ""
         return DownloadFailed(
-            f"The package index that pip uses has no {what}.",
+            f"The package index that pip uses has no {what}{unsure}.",
             hint="A mirror may lack it; `pip config list` shows which index pip uses.",
         )
     if "No space left on device" in output:

@@ -11,7 +11,7 @@ from turbospark_cli.models.convert import weights
 from turbospark_cli.models.convert.architectures import Architecture
 from turbospark_cli.models.convert.layout import Move
 from turbospark_cli.models.convert.metadata import Metadata
-from turbospark_cli.models.convert.shape import Shape
+from turbospark_cli.models.convert.shape import LONGEST_CONTEXT, Shape
 
 _ROPE_BASE: Final = {"llama": 10_000.0, "qwen2": 1_000_000.0, "gemma3": 1_000_000.0}
 _GEMMA3_LOCAL_ROPE_BASE: Final = 10_000.0
@@ -83,9 +83,9 @@ def _gemma3(shape: Shape, metadata: Metadata) -> dict[str, Any]:
     scalar = shape.hidden // shape.heads if shape.layers == _GEMMA3_27B_LAYERS else shape.head
     return {
         "sliding_window": metadata.integer(
-            "gemma3.attention.sliding_window", 1, shape.context, _GEMMA3_WINDOW
+            "gemma3.attention.sliding_window", 1, LONGEST_CONTEXT, _GEMMA3_WINDOW
         ),
         "sliding_window_pattern": _GEMMA3_PATTERN,
-        "rope_local_base_freq": _GEMMA3_LOCAL_ROPE_BASE,
+        "rope_local_base_freq": metadata.number("gemma3.rope.freq_base_swa", _GEMMA3_LOCAL_ROPE_BASE),
         "query_pre_attn_scalar": scalar,
     }

@@ -11,7 +11,7 @@ from turbospark_cli.models.convert.metadata import Metadata
 
 _LARGEST: Final = 2**24  # of any size: a vocabulary, a width
 _MOST_LAYERS: Final = 1024
-_LONGEST_CONTEXT: Final = 2**27  # tokens
+LONGEST_CONTEXT: Final = 2**27  # tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +70,5 @@ def read_shape(metadata: Metadata, architecture: str, vocab: int) -> Shape:
         kv_heads=kv_heads,
         head=head,
         vocab=vocab,
-        context=integer("context_length", _LONGEST_CONTEXT),
+        context=integer("context_length", LONGEST_CONTEXT),
     )
