@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
@@ -200,6 +201,7 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
     link = Link(socket.socket(fileno=parser.parse_args().fd))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold prompts
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle; it hangs up when done
     load = channel.to_engine.decode(link.receive())
     if not isinstance(load, channel.Load):
