@@ -75,6 +75,10 @@ class ServerProcess:
         """Sends the signal, and the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code, once it has ended."""
         code = self.process.wait(DEADLINE_S)
         self._reader.join()
         for stream in (self.process.stdout, self.process.stderr):

@@ -112,9 +112,6 @@ class Guard:
         scope = exchange.scope
         method = scope["method"]
         fields = self._check_headers(scope, exchange)
-        if self._stopping:
-            exchange.close = True
-            raise EngineUnavailable("The server is shutting down.", retry_after=1)
         if method == "OPTIONS" and b"origin" in fields and b"access-control-request-method" in fields:
             await self._preflight(exchange, fields)
             raise _Refused
@@ -127,6 +124,9 @@ class Guard:
             await exchange.read_body(declared, self._clock)
             if exchange.gone:
                 raise _Refused
+        if self._stopping:
+            exchange.close = True
+            raise EngineUnavailable("The server is shutting down.", retry_after=1)
         scope[SCOPE_KEY] = exchange
         exchange.watch()
 
