@@ -1,0 +1,1 @@
+complete --command turbospark --no-files --arguments "(env _TURBOSPARK_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) turbospark)" --condition "env _TURBOSPARK_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) turbospark"
