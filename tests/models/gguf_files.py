@@ -1,4 +1,4 @@
-"""Tiny GGUF files written with the `gguf` package: random weights, a byte-level vocabulary, every rule of the real ones."""
+"""Tiny GGUF files written with the `gguf` package: random weights and a byte-level vocabulary."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def write(path: Path, model: TinyModel = TinyModel()) -> Path:
     """Write the file; its path."""
     writer = GGUFWriter(path, model.architecture)
     _add_metadata(writer, model)
-    for name, values in (tensors(model) | model.extra).items():
+    for name, original in (tensors(model) | model.extra).items():
         if name in model.drop:
             continue
-        values = np.ascontiguousarray(stored(name, values, model))
+        values = np.ascontiguousarray(stored(name, original, model))
         if values.ndim == 1 or model.quant is Ggml.F32:
             writer.add_tensor(name, values)
         else:

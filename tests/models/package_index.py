@@ -120,5 +120,5 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.wfile.write(index.wheel[half:])
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass

@@ -1,4 +1,4 @@
-"""A pull in a process of its own, which can be told to stop at a named moment: `pull_driver HOME ROW.json [MOMENT]`.
+"""A pull in a process of its own that can stop at a named moment: `pull_driver HOME ROW.json [MOMENT]`.
 
 It prints `reached` at that moment and waits there to be killed; without a moment it prints the install path.
 """

@@ -36,7 +36,8 @@ def dense_weights(install: Path) -> dict[str, Array]:
     assert isinstance(raw, dict)
     table = config(install).get("quantization", {})
     found: dict[str, Array] = {}
-    for name, value in raw.items():
+    for name, stored in raw.items():
+        value = stored
         stem = name.removesuffix(".weight")
         if name.endswith((".scales", ".biases")):
             continue

@@ -54,7 +54,8 @@ def convert(source: Path, target: Path, progress: Callable[[int, int], None]) ->
     vocabulary = read_vocabulary(gguf.metadata, shape.vocab)
     template = _chat_template(gguf.metadata.values.get("tokenizer.chat_template"))
 
-    tokenizer.build(gguf.metadata, vocabulary).save(str(target / "tokenizer.json"))
+    built = tokenizer.build(gguf.metadata, vocabulary)
+    (target / "tokenizer.json").write_text(built.to_str(pretty=True), "utf-8")
     _write_json(
         target / "tokenizer_config.json", tokenizer.tokenizer_config(vocabulary, shape.context, template)
     )

@@ -8,6 +8,7 @@ from typing import Final
 from turbospark_cli.errors import ConversionFailed
 from turbospark_cli.models.convert.metadata import Metadata
 
+_LONGEST: Final = 1024  # characters of one token
 _UNKNOWN: Final = 2
 _CONTROL: Final = 3  # special: never in the text that a user sees
 _USER_DEFINED: Final = 4  # matched whole, but text
@@ -50,6 +51,8 @@ def read_vocabulary(metadata: Metadata, size: int) -> Vocabulary:
     tokens = metadata.texts("tokenizer.ggml.tokens")
     if not 0 < len(tokens) <= size:
         raise ConversionFailed(f"The GGUF file has {len(tokens)} tokens but embeddings for {size}.")
+    if max(map(len, tokens)) > _LONGEST:
+        raise ConversionFailed("The GGUF file holds a token that is too long to be one.")
     if len(set(tokens)) != len(tokens):
         raise ConversionFailed("The GGUF file holds a token twice.")
     types = _types(metadata, len(tokens))
