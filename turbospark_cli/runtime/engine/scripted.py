@@ -12,6 +12,7 @@ sequence with that error after the text. Without a script, or when nothing match
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections import deque
@@ -70,6 +71,8 @@ class ScriptedEngine:
     def __init__(self, folder: Path, script: Path | None) -> None:
         """Raises CorruptInstall for a folder without a tokenizer and UsageError for a bad script."""
         self._tokenizer = Tokenizer(folder)
+        # PERF: clients under test send the same words again and again, and a script says the same ones.
+        self._encode = functools.lru_cache(256)(self._encode_anew)
         self._script = read_script(script) if script else []
         self._prompts = PromptReader(self._tokenizer, _CONTEXT, self._tokenizer.size)
         self._runs: dict[int, _Run] = {}
@@ -90,17 +93,25 @@ class ScriptedEngine:
     def prepare(self, request: GenerationRequest) -> Prompt:
         """As a real engine; a tokenizer without a chat template counts the messages' texts."""
         prompt = request.prompt
-        if isinstance(prompt, ChatPrompt) and self._tokenizer.template is None:
-            text = "\n".join(message.content for message in prompt.messages)
-            request = msgspec.structs.replace(request, prompt=TextPrompt(text))
+        if isinstance(prompt, ChatPrompt):
+            template = self._tokenizer.template
+            if template is None:
+                text = "\n".join(message.content for message in prompt.messages)
+            else:
+                text = template.render(prompt.messages, prompt.template_options)
+            ids = self._encode(text, template is None)
+            request = msgspec.structs.replace(request, prompt=TokenPrompt(ids))
         return self._prompts.read(request)
 
     def start(self, sequence_id: int, request: GenerationRequest, prompt: Prompt) -> None:
         """Let a prepared request play its entry."""
         entry = self._entry(_last_words(request))
-        tokens = deque(self._tokenizer.encode(entry.text, special_tokens=False))
+        tokens = deque(self._encode(entry.text, False))
         sequence = Sequence(sequence_id, request, prompt, self._tokenizer)
         self._runs[sequence_id] = _Run(sequence, tokens, entry)
+
+    def _encode_anew(self, text: str, special_tokens: bool) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, special_tokens=special_tokens))
 
     def abort(self, sequence_id: int) -> None:
         """Forget a sequence; unknown ids are ignored."""
