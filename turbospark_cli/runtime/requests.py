@@ -39,13 +39,13 @@ class TokenPrompt(Struct, frozen=True, tag="tokens"):
 
 
 class Sampling(Struct, frozen=True, omit_defaults=True):
-    """How the next token is chosen. Defaults leave the model's distribution as it is."""
+    """How the next token is chosen. None: as the model's authors recommend, else its own distribution."""
 
-    temperature: float = 1.0  # 0 is greedy
-    top_p: float = 1.0
-    top_k: int = 0  # 0 is off
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
+    temperature: float | None = None  # 0 is greedy
+    top_p: float | None = None
+    top_k: int | None = None  # 0 is off
+    min_p: float | None = None
+    repetition_penalty: float | None = None
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: dict[int, float] = {}

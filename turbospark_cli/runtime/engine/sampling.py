@@ -45,11 +45,12 @@ class Sampler:
 
     def __init__(self, sampling: Sampling, seed: int, prompt: Sequence[int], vocab_size: int) -> None:
         """`prompt` counts for the repetition penalty only; ids are already checked against `vocab_size`."""
-        self.temperature = sampling.temperature
-        self.top_k = sampling.top_k if 0 < sampling.top_k < vocab_size else vocab_size
-        self.top_p = sampling.top_p
-        self.min_p = sampling.min_p
-        self.greedy = sampling.temperature == 0 or self.top_k == 1
+        self.temperature = _given(sampling.temperature, 1.0)
+        top_k = sampling.top_k or 0
+        self.top_k = top_k if 0 < top_k < vocab_size else vocab_size
+        self.top_p = _given(sampling.top_p, 1.0)
+        self.min_p = _given(sampling.min_p, 0.0)
+        self.greedy = self.temperature == 0 or self.top_k == 1
         self.truncated = self.top_k < vocab_size or self.top_p < 1 or self.min_p > 0
         self._seed = seed
         self._position = 0
@@ -74,10 +75,14 @@ class Sampler:
             self._penalties.count(token)
 
 
+def _given(value: float | None, neutral: float) -> float:
+    return neutral if value is None else value
+
+
 def _has_penalties(sampling: Sampling) -> bool:
     return bool(
         sampling.logit_bias
-        or sampling.repetition_penalty != 1
+        or _given(sampling.repetition_penalty, 1.0) != 1
         or sampling.presence_penalty
         or sampling.frequency_penalty
     )
@@ -89,7 +94,7 @@ class _Penalties:
     def __init__(self, sampling: Sampling, prompt: Sequence[int], vocab_size: int) -> None:
         self._presence = sampling.presence_penalty
         self._frequency = sampling.frequency_penalty
-        self._repetition = sampling.repetition_penalty
+        self._repetition = _given(sampling.repetition_penalty, 1.0)
         self._bias: mx.array | None = None
         if sampling.logit_bias:
             ids = mx.array(list(sampling.logit_bias))

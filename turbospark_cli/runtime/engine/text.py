@@ -21,7 +21,7 @@ from typing import Final, cast
 import mlx.core as mx
 
 from turbospark_cli.runtime.channel import EngineInfo
-from turbospark_cli.runtime.engine import loader, logprobs, sampling
+from turbospark_cli.runtime.engine import loader, logprobs, recommended, sampling
 from turbospark_cli.runtime.engine.batch import Batch
 from turbospark_cli.runtime.engine.device import Device
 from turbospark_cli.runtime.engine.prefill import Prefill, Reading
@@ -67,6 +67,7 @@ class TextEngine:
         config = loader.read_json(folder / "config.json")
         model = loader.load(folder, config, device)
         self._tokenizer = Tokenizer(folder)
+        self._recommended = recommended.read(folder)
         self._model = TextModel(model, device)
         self._device = device
         self._max_batch = max_batch if self._model.batchable else 1
@@ -175,9 +176,8 @@ class TextEngine:
     def _first_token(self, reading: Reading) -> _Launched:
         """Choose the token that follows a prompt."""
         sequence = reading.sequence
-        sampler = sampling.Sampler(
-            sequence.request.sampling, sequence.seed, sequence.prompt.ids, self._model.vocab_size
-        )
+        wanted = recommended.complete(sequence.request.sampling, self._recommended)
+        sampler = sampling.Sampler(wanted, sequence.seed, sequence.prompt.ids, self._model.vocab_size)
         return self._choose(cast("mx.array", reading.logits), (_Row(sequence, sampler),))
 
     def _choose(self, logits: mx.array, rows: tuple[_Row, ...]) -> _Launched:

@@ -105,13 +105,13 @@ def refuse_unsupported(chat: ChatRequest) -> None:
 def sampling_of(chat: ChatRequest) -> Sampling:
     """The sampling fields, within their bounds. Raises InvalidRequest that names the field."""
     return Sampling(
-        temperature=number("temperature", chat.temperature, 0, 2, 1.0),
-        top_p=number("top_p", chat.top_p, 0, 1, 1.0, above=True),
+        temperature=number("temperature", chat.temperature, 0, 2),
+        top_p=number("top_p", chat.top_p, 0, 1, above=True),
         top_k=top_k_of(chat),
-        min_p=number("min_p", chat.min_p, 0, 1, 0.0),
-        repetition_penalty=number("repetition_penalty", chat.repetition_penalty, 0, 10, 1.0, above=True),
-        presence_penalty=number("presence_penalty", chat.presence_penalty, -2, 2, 0.0),
-        frequency_penalty=number("frequency_penalty", chat.frequency_penalty, -2, 2, 0.0),
+        min_p=number("min_p", chat.min_p, 0, 1),
+        repetition_penalty=number("repetition_penalty", chat.repetition_penalty, 0, 10, above=True),
+        presence_penalty=number("presence_penalty", chat.presence_penalty, -2, 2) or 0.0,
+        frequency_penalty=number("frequency_penalty", chat.frequency_penalty, -2, 2) or 0.0,
         logit_bias=logit_bias_of(chat.logit_bias) if chat.logit_bias else {},
         seed=None if chat.seed is None else whole("seed", chat.seed, -(2**63), _SEEDS - 1) % _SEEDS,
     )
@@ -124,9 +124,9 @@ def max_tokens_of(chat: ChatRequest) -> int | None:
     return None if chat.max_tokens is None else whole("max_tokens", chat.max_tokens, 1, _MOST_TOKENS)
 
 
-def top_k_of(chat: ChatRequest) -> int:
+def top_k_of(chat: ChatRequest) -> int | None:
     """0 is off; so is -1, as other servers spell it."""
-    return 0 if chat.top_k is None else max(0, whole("top_k", chat.top_k, -1, MAX_TOP_K))
+    return None if chat.top_k is None else max(0, whole("top_k", chat.top_k, -1, MAX_TOP_K))
 
 
 def top_logprobs_of(chat: ChatRequest) -> int | None:
@@ -159,7 +159,7 @@ def logit_bias_of(biases: dict[str, float]) -> dict[int, float]:
     for key, value in biases.items():
         if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= _MAX_TOKEN_ID):
             raise InvalidRequest("The keys of logit_bias must be token ids.", param="logit_bias")
-        checked[int(key)] = number("logit_bias", value, -100, 100, 0.0)
+        checked[int(key)] = number("logit_bias", value, -100, 100) or 0.0
     return checked
 
 
@@ -185,12 +185,10 @@ def template_options_of(chat: ChatRequest) -> dict[str, bool | int | float | str
     return options
 
 
-def number(
-    name: str, value: float | None, low: float, high: float, default: float, *, above: bool = False
-) -> float:
-    """`value` within its bounds; `above` excludes the lower one."""
+def number(name: str, value: float | None, low: float, high: float, *, above: bool = False) -> float | None:
+    """`value` within its bounds, or None as it came; `above` excludes the lower one."""
     if value is None:
-        return default
+        return None
     if math.isfinite(value) and low <= value <= high and not (above and value == low):
         return float(value)
     bounds = f"greater than {low} and at most {high}" if above else f"between {low} and {high}"
