@@ -53,14 +53,16 @@ clean:  ## remove the virtual environment and every cache
 # Some systems have Python without ensurepip: there, their own pip fills the environment.
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "error: turbospark needs Python 3.11 or newer" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && \
+	@$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m venv --clear --without-pip $(VENV) && \
 		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
 $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --require-hashes --requirement requirements.lock
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@echo "Setting up $(VENV): a download of some 400 MB, a minute or two." >&2
+	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.installed requirements-test.lock
-	$(PIP) install --quiet --require-hashes --requirement requirements-test.lock
+	@echo "Adding what the tests need." >&2
+	@$(PIP) install --quiet --require-hashes --requirement requirements-test.lock
 	@touch $@
