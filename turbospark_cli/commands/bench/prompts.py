@@ -24,9 +24,9 @@ def lengths(pattern: str) -> list[int]:
     """
     found: list[int] = []
     for part in pattern.split(","):
-        times, _, length = part.strip().rpartition("x")
+        times, by, length = part.strip().rpartition("x")
         try:
-            count, tokens = int(times or 1), int(length)
+            count, tokens = int(times if by else 1), int(length)
         except ValueError:
             count, tokens = 0, 0
         if not (1 <= count <= 10_000 and 1 <= tokens <= _LONGEST):

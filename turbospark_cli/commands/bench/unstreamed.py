@@ -55,7 +55,10 @@ class _Connection(asyncio.Protocol):
         self._received += data
         if _is_whole(self._received):
             self._answered()
-            self._next()
+            if _closes(self._received):
+                self._transport.close()
+            else:
+                self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._waiting and self._received:
@@ -98,6 +101,14 @@ def _is_whole(answer: bytearray) -> bool:
         length = int(head[at + 17 :].split(b"\r\n", 1)[0])
         return len(answer) - end - len(_END_OF_HEAD) >= length
     return b"\r\ntransfer-encoding: chunked" in head and answer.endswith(_LAST_CHUNK)
+
+
+def _closes(answer: bytearray) -> bool:
+    """Whether the server ends the connection after this answer."""
+    head = bytes(answer[: answer.find(_END_OF_HEAD)]).lower()
+    if head.startswith(b"http/1.0"):
+        return b"\r\nconnection: keep-alive" not in head
+    return b"\r\nconnection: close" in head
 
 
 def measure(target: Target, connections: int, requests: int, max_tokens: int) -> Figures:
