@@ -30,6 +30,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def run(store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     monkeypatch.setenv("TURBOSPARK_HOME", str(store.home))
+    monkeypatch.delenv("TURBOSPARK_OFFLINE", raising=False)
 
     def call(*arguments: str) -> Result:
         monkeypatch.setattr(sys, "argv", ["turbospark", *arguments])

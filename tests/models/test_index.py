@@ -109,3 +109,29 @@ def test_leaving_the_call_ends_pip(index: Index, wheel: Wheel, tmp_path: Path) -
 
     with pytest.raises(KeyboardInterrupt):
         package_index.download(wheel, tmp_path, interrupt)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("option --progress-bar: invalid choice: 'raw' (choose from off, on)", "too old"),
+        ("ERROR: Could not install: [Errno 28] No space left on device", "disk became full"),
+        ("Could not fetch URL x: There was a problem confirming the ssl certificate", "could not be reached"),
+        ("ERROR: No matching distribution found (from versions: none)", "has no tiny-model 1.0"),
+        ("ERROR: HTTP error 401 for https://user:secret@host/x", "HTTP error 401 for the index$"),
+        ("", "gave no reason"),
+    ],
+)
+def test_what_pip_says_becomes_one_sentence(
+    wheel: Wheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+) -> None:
+    failing = tmp_path / "python"
+    failing.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(failing))
+    work = tmp_path / "work"
+    work.mkdir()
+    with pytest.raises(DownloadFailed, match=message) as caught:
+        package_index.download(wheel, work, lambda done: None)
+    assert "secret" not in caught.value.message
+    assert "\n" not in caught.value.message

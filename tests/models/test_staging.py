@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from turbospark_cli.models import staging
@@ -35,6 +36,23 @@ def test_a_living_owner_keeps_its_folder_and_a_killed_one_loses_it(tmp_path: Pat
         assert held.is_dir()
         with staging.folder(tmp_path, "tiny"):
             assert not held.exists()
+
+
+def test_who_waits_for_a_lock_is_told(tmp_path: Path) -> None:
+    told = threading.Event()
+    held = threading.Event()
+
+    def second() -> None:
+        with staging.lock(tmp_path / "lock", told.set):
+            held.set()
+
+    with staging.lock(tmp_path / "lock"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert told.wait(timeout=60)
+        assert not held.is_set()
+    thread.join(timeout=60)
+    assert held.is_set()
 
 
 def test_a_folder_without_an_owner_file_is_a_leftover(tmp_path: Path) -> None:

