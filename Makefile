@@ -57,7 +57,7 @@ $(BIN)/python:
 		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
 $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
-	@echo "Setting up $(VENV): a download of some 400 MB, a minute or two." >&2
+	@echo "Setting up $(VENV): a few hundred MB to download, a minute or two." >&2
 	@$(PIP) install --quiet --require-hashes --requirement requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
