@@ -88,6 +88,14 @@ def test_errors_are_counted_and_said(openai_peer: Peer, tmp_path: Path) -> None:
     assert "HTTP 503" in done.stderr
 
 
+def test_unstreamed_mode_never_asks_for_a_stream(openai_peer: Peer, tmp_path: Path) -> None:
+    arguments = ("--no-stream", "--concurrency", "2", "--requests", "6", "-r", "1")
+    done = turbospark(tmp_path, "bench", "m", "--url", openai_peer.url, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "| requests_s " in done.stdout
+    assert not any(body.get("stream") for body in openai_peer.bodies)
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

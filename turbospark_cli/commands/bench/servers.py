@@ -32,7 +32,7 @@ def run(urls: Sequence[str], models: Sequence[str], flags: ServerFlags, rounds: 
     jobs = _unstreamed_jobs(flags) if flags.no_stream else _streamed_jobs(flags)
     servers = targets(urls, models, flags)
     for target in servers:
-        _warm_up(target)
+        _warm_up(target, streamed=not flags.no_stream)
     for number, job in enumerate(jobs):
         columns = _measure(job, servers, rounds, seed=(number + 1) * 10**9)
         for target in servers:
@@ -54,10 +54,14 @@ def _measure(job: _Job, servers: Sequence[Target], rounds: int, seed: int) -> di
     return {base: middle(figures, job.headline) for base, figures in seen.items()}
 
 
-def _warm_up(target: Target) -> None:
+def _warm_up(target: Target, *, streamed: bool) -> None:
     """One short answer: shows that the server works, and pays what only its first request costs."""
-    plan = load.Plan(lengths=[20], max_tokens=4, requests=1)
-    figures = load.measure(replace(target, pid=None), plan, load.Level(1), seed=0)
+    uncounted = replace(target, pid=None)
+    if streamed:
+        plan = load.Plan(lengths=[20], max_tokens=4, requests=1)
+        figures = load.measure(uncounted, plan, load.Level(1), seed=0)
+    else:
+        figures = unstreamed.measure(uncounted, connections=1, requests=1, max_tokens=1)
     if figures["errors"]:
         raise ServerUnreachable(f"{target.base} did not answer: {figures['error']}.")
 
