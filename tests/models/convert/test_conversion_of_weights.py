@@ -101,6 +101,16 @@ def test_extreme_blocks_are_exact() -> None:
         assert np.array_equal(np.array(got), quants.dequantize(rows, quant)), quant
 
 
+@pytest.mark.parametrize("bits", [0x7C00, 0xFC00, 0x7E00, 0x7D01])
+@pytest.mark.parametrize("quant", list(weights.BITS))
+def test_a_scale_that_is_no_number_is_refused(quant: Ggml, bits: int) -> None:
+    size = {Ggml.Q4_0: 18, Ggml.Q4_1: 20, Ggml.Q8_0: 34}[quant]
+    block = np.zeros((1, size), np.uint8)
+    block[0, :2] = np.array([bits], "<u2").view(np.uint8)
+    with pytest.raises(ConversionFailed, match="not finite"):
+        list(weights.arrays(Tensor("t", quant, (1, 32), block), weights.Change()))
+
+
 def test_an_untied_head_is_kept(tmp_path: Path) -> None:
     head = (
         np.random.default_rng(1)

@@ -77,6 +77,7 @@ def _quantized(tensor: Tensor) -> tuple[Array, Array, Array]:
     rows, columns = tensor.shape
     blocks = tensor.data.reshape(rows, columns // GROUP, -1)
     scales = _halves(blocks[..., :2])
+    _check_finite(tensor, scales)
     if tensor.type is Ggml.Q8_0:
         packed = blocks[..., 2:] ^ np.uint8(0x80)  # int8 q as uint8 q + 128
         biases = scales * np.float32(-128)
@@ -84,7 +85,7 @@ def _quantized(tensor: Tensor) -> tuple[Array, Array, Array]:
         packed, biases = _nibbles(blocks[..., 2:]), scales * np.float32(-8)
     else:
         packed, biases = _nibbles(blocks[..., 4:]), _halves(blocks[..., 2:4])
-    _check_finite(tensor, scales, biases)
+        _check_finite(tensor, biases)
     words = np.ascontiguousarray(packed.reshape(rows, -1)).view("<u4")
     return words, scales, biases
 
@@ -126,8 +127,8 @@ def _dense(tensor: Tensor, change: Change) -> Array:
     return values.astype("<f4" if kind == "F32" else "<f2")
 
 
-def _check_finite(tensor: Tensor, *parts: Array) -> None:
-    if not all(np.isfinite(part).all() for part in parts):
+def _check_finite(tensor: Tensor, values: Array) -> None:
+    if not np.isfinite(values).all():
         raise _not_finite(tensor)
 
 
