@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from turbospark_cli import console, settings
+from turbospark_cli.commands.model_names import complete_installed
 from turbospark_cli.errors import TurbosparkError, UsageError
-from turbospark_cli.models.completion import read_names
 
 if TYPE_CHECKING:
     from turbospark_cli.models.store import Install, Store
 
 app: Final = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-def complete_installed(incomplete: str) -> list[str]:
-    """The installed aliases that begin with what has been typed."""
-    home = settings.load().settings.home
-    return [name for name in read_names(home) if name.startswith(incomplete)]
 
 
 def complete_catalog(incomplete: str) -> list[str]:
