@@ -30,7 +30,10 @@ def command(
     ] = None,
     system: Annotated[str | None, typer.Option("--system", "-s", help="System prompt.")] = None,
     temperature: Annotated[
-        float | None, typer.Option(min=0, max=2, help="0 always takes the likeliest token. Default: 1.")
+        float | None,
+        typer.Option(
+            min=0, max=2, help="0 always takes the likeliest token. Default: as its authors advise."
+        ),
     ] = None,
     top_p: Annotated[
         float | None, typer.Option(min=0, max=1, help="Keep the likeliest tokens of this total probability.")
