@@ -53,6 +53,7 @@ def catalog_row(wheel: Wheel, alias: str = "tiny") -> Row:
         disk=1_000_000,
         capabilities=("chat",),
         source=PackageIndexSource(format="gguf", wheels=(wheel,)),
+        sampling={"temperature": 0.5},
         alias=alias,
     )
 

@@ -36,6 +36,9 @@ def test_a_pull_installs_what_the_row_says(store: Store, index: Index, only_tiny
     assert on_disk == {file.path for file in facts.files} | {"receipt.json"}
     assert receipt.is_intact(install.path, facts)
     assert json.loads((install.path / "config.json").read_text())["model_type"] == "llama"
+    generation = json.loads((install.path / "generation_config.json").read_text())
+    assert generation["temperature"] == 0.5
+    assert "eos_token_id" in generation
 
 
 def test_a_second_pull_does_nothing(store: Store, index: Index, only_tiny: Row) -> None:

@@ -52,6 +52,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     disk: int  # installed
     capabilities: tuple[str, ...]
     source: PackageIndexSource
+    sampling: dict[str, float] = {}  # what its authors recommend, where the weights do not come with it
     alias: str = ""
 
 

@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import errno
 import functools
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -100,6 +101,7 @@ def _install(store: Store, row: Row, progress: ProgressFactory) -> Install:
         draft.mkdir()
         _fetch(row, gguf, work, progress)
         facts = _convert(row, gguf, draft, progress)
+        _recommend(row, draft / "generation_config.json")
         return store.publish(draft, _receipt(row, facts, draft))
 
 
@@ -131,6 +133,12 @@ def _convert(row: Row, source: Path, target: Path, progress: ProgressFactory) ->
             bars[0].update(done)
 
         return conversion.convert_gguf(source, target, report)
+
+
+def _recommend(row: Row, file: Path) -> None:
+    """Put the sampling of the catalog's row where engines look for it."""
+    if row.sampling:
+        file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | row.sampling, indent=2), "utf-8")
 
 
 def _receipt(row: Row, facts: conversion.Facts, draft: Path) -> Receipt:
