@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from turbospark_cli.errors import TurbosparkError
+from turbospark_cli.serve import clocks
 from turbospark_cli.serve import exchange as exchanges
 from turbospark_cli.serve.access import Access, host_names
 from turbospark_cli.serve.exchange import SCOPE_KEY, Exchange
@@ -144,8 +145,8 @@ async def test_a_body_that_grows_over_the_limit_is_refused_and_drained() -> None
 
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchanges, "BODY_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(exchanges, "_TICK_S", 0.01)
+    monkeypatch.setattr(clocks, "BODY_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(clocks, "_TICK_S", 0.01)
     app = Application()
     client = Client(chunk(b"{", more=True))
     await client.call(guard_of(app))

@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-import time
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
 from turbospark_cli.errors import InvalidRequest, PayloadTooLarge
+from turbospark_cli.serve import clocks
 from turbospark_cli.serve.asgi import Event, Header, Receive, Scope, Send
 
 SCOPE_KEY: Final = "turbospark.exchange"  # where the adapters find the exchange
 MAX_JSON_BODY: Final = 8 * 1024 * 1024  # bytes
-BODY_TIMEOUT_S = 30.0  # from the headers to the last byte
-_TICK_S = 1.0
 _MAX_DRAIN: Final = 1024 * 1024 * 1024  # bytes of a refused body that are read and dropped
 _DRAIN_TIMEOUT_S: Final = 10.0
 
@@ -85,12 +83,12 @@ class Exchange:
         if event["type"] == "http.response.start":
             self.status = event["status"]
             number = self.id.encode()
-            headers = [*event["headers"], (b"x-request-id", number), (b"request-id", number)]
+            headers: list[Header] = event["headers"]
+            headers += (b"x-request-id", number), (b"request-id", number)
             if self._extra is not None:
                 headers += self._extra
             if self.close and self.scope["http_version"] != "2":
                 headers.append((b"connection", b"close"))
-            event["headers"] = headers
         elif not event.get("more_body"):
             self.ended = True
         return self._send(event)
@@ -107,7 +105,7 @@ class Exchange:
         """ASGI `receive` for the application, which finds the body here instead."""
         return _FIRST_EVENT
 
-    async def read_body(self, declared: int | None, clock: BodyClock) -> None:
+    async def read_body(self, declared: int | None, clock: clocks.BodyClock) -> None:
         """Reads the body into `body`; `declared` is its content-length, None when it is not known.
 
         Raises PayloadTooLarge, and InvalidRequest for one that does not arrive in time. Sets `gone` when
@@ -126,7 +124,7 @@ class Exchange:
                 raise
             self._task.uncancel()
             self.close = True
-            seconds = f"{BODY_TIMEOUT_S:.0f}"
+            seconds = f"{clocks.BODY_TIMEOUT_S:.0f}"
             raise InvalidRequest(f"The request body did not arrive within {seconds} seconds.") from None
         finally:
             clock.discard(self)
@@ -207,35 +205,10 @@ class Exchange:
             if not watched.done():
                 watched.cancel()
         self._task = None
+        # PERF: no cycle through the scope, or each request's objects would wait for the collector.
+        self.scope.pop(SCOPE_KEY, None)
         while self._leave:
             await self._leave.pop().__aexit__(*_EXIT)
-
-
-class BodyClock:
-    """The exchanges whose bodies are being read. PERF: one timer for all of them while there are any."""
-
-    def __init__(self) -> None:
-        self._since: dict[Exchange, float] = {}
-        self._is_ticking = False
-
-    def add(self, exchange: Exchange) -> None:
-        self._since[exchange] = exchange.started
-        if not self._is_ticking:
-            self._is_ticking = True
-            asyncio.get_running_loop().call_later(_TICK_S, self._tick)
-
-    def discard(self, exchange: Exchange) -> None:
-        del self._since[exchange]
-
-    def _tick(self) -> None:
-        self._is_ticking = bool(self._since)
-        if not self._is_ticking:
-            return
-        limit = time.perf_counter() - BODY_TIMEOUT_S
-        for exchange, since in self._since.items():
-            if since < limit:
-                exchange.expire()
-        asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
 
 def _too_large() -> PayloadTooLarge:

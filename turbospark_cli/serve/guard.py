@@ -18,7 +18,8 @@ from typing import Any, Final, Protocol
 from turbospark_cli.errors import EngineUnavailable, InvalidRequest, PayloadTooLarge, TurbosparkError
 from turbospark_cli.serve.access import Access, canonical_path
 from turbospark_cli.serve.asgi import ASGIApp, Header, Receive, Scope, Send
-from turbospark_cli.serve.exchange import SCOPE_KEY, BodyClock, Exchange
+from turbospark_cli.serve.clocks import BodyClock, WatchClock
+from turbospark_cli.serve.exchange import SCOPE_KEY, Exchange
 
 PUBLIC_PATH: Final = b"/health"  # the only one that never needs a key, in exactly this form
 MAX_HEADERS: Final = 64
@@ -59,7 +60,8 @@ class Guard:
         for path in list(self._paths):
             if path.startswith("/v1/"):
                 self._paths.setdefault(path[3:], path)
-        self._clock = BodyClock()
+        self._bodies = BodyClock()
+        self._clients = WatchClock()
         self._open = 0
         self._stopping = False
         self._idle = asyncio.Event()
@@ -93,7 +95,7 @@ class Guard:
         except _Refused:
             pass
         except asyncio.CancelledError:
-            if not exchange.gone:
+            if not exchange.gone and not self._stopping:
                 raise
         except Exception:  # noqa: BLE001 (the outermost frame of a request)
             if exchange.gone:
@@ -101,6 +103,7 @@ class Guard:
             _log.exception("%s: the request failed", exchange.id)
             await self._refuse(exchange, path, TurbosparkError(INTERNAL_ERROR))
         finally:
+            self._clients.discard(exchange)
             await exchange.finish()
             self._open -= 1
             if not self._open:
@@ -121,14 +124,14 @@ class Guard:
         if method in _BODY_METHODS and (b"content-length" in fields or b"transfer-encoding" in fields):
             length = fields.get(b"content-length")
             declared = int(length) if length is not None and length.isdigit() else None
-            await exchange.read_body(declared, self._clock)
+            await exchange.read_body(declared, self._bodies)
             if exchange.gone:
                 raise _Refused
         if self._stopping:
             exchange.close = True
             raise EngineUnavailable("The server is shutting down.", retry_after=1)
         scope[SCOPE_KEY] = exchange
-        exchange.watch()
+        self._clients.add(exchange)
 
     def _check_headers(self, scope: Scope, exchange: Exchange | None) -> dict[bytes, bytes]:
         """The headers by name, after the checks of their number, size, Host and Origin."""

@@ -51,7 +51,13 @@ def test_parts_become_text_and_empty_answers_vanish() -> None:
 
 
 def test_harmless_extras_of_a_message_are_ignored() -> None:
-    message = {"role": "assistant", "content": "a", "tool_calls": [], "function_call": None, "name": "x"}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "a",
+        "tool_calls": [],
+        "function_call": None,
+        "name": "x",
+    }
     assert turns(say("user", "q"), message)[1] == ("assistant", "a")
 
 

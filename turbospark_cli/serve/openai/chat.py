@@ -24,6 +24,7 @@ from turbospark_cli.serve.openai.errors import decoded, error_body
 
 DONE: Final = b"data: [DONE]\n\n"
 FINGERPRINT: Final = f"turbospark-{__version__}"
+_FINGERPRINT_FIELD: Final = b',"system_fingerprint":"%s"}' % FINGERPRINT.encode()
 _LEAST_LOGPROB: Final = -9999.0  # JSON has no infinity; OpenAI writes this
 _numbers = itertools.count(1)
 _prefix = f"chatcmpl-{secrets.token_hex(8)}"
@@ -91,14 +92,23 @@ async def _answer(request: GenerationRequest, batches: Batches) -> bytes:
 def _completion(
     request: GenerationRequest, text: str, logprobs: list[wire.TokenLogprob], end: Finished
 ) -> bytes:
-    choice = wire.Choice(
-        wire.AnswerMessage(text),
-        end.reason,
-        None if request.top_logprobs is None else wire.Logprobs(logprobs),
-    )
-    return wire.encode(
-        wire.ChatCompletion(
-            _new_id(), int(time.time()), request.model, [choice], _usage(end.usage), FINGERPRINT
+    """PERF: put together from encoded pieces; making and encoding the structs takes twice as long."""
+    scores = b"null" if request.top_logprobs is None else wire.encode(wire.Logprobs(logprobs))
+    return b"".join(
+        (
+            b'{"id":"',
+            _new_id().encode(),
+            b'","object":"chat.completion","created":%d,"model":' % time.time(),
+            wire.encode(request.model),
+            b',"choices":[{"index":0,"message":{"role":"assistant","content":',
+            wire.encode(text),
+            b',"refusal":null},"finish_reason":"',
+            end.reason.encode(),
+            b'","logprobs":',
+            scores,
+            b'}],"usage":',
+            wire.encode(_usage(end.usage)),
+            _FINGERPRINT_FIELD,
         )
     )
 

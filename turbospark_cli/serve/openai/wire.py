@@ -120,29 +120,6 @@ class Logprobs(Struct):
     refusal: None = None
 
 
-class AnswerMessage(Struct):
-    content: str
-    role: Literal["assistant"] = "assistant"
-    refusal: None = None
-
-
-class Choice(Struct):
-    message: AnswerMessage
-    finish_reason: Literal["stop", "length"]
-    logprobs: Logprobs | None = None
-    index: int = 0
-
-
-class ChatCompletion(Struct):
-    id: str
-    created: int
-    model: str
-    choices: list[Choice]
-    usage: Usage
-    system_fingerprint: str
-    object: Literal["chat.completion"] = "chat.completion"
-
-
 class ModelRow(Struct, omit_defaults=True):
     """One row of /v1/models: OpenAI's four fields, then what clients of other servers look for."""
 
