@@ -98,13 +98,13 @@ class BucketedCache:
                 found.append((keys[i : i + 1, :, pad : bucket.end], values[i : i + 1, :, pad : bucket.end]))
         return found
 
-    def arrays(self) -> list[mx.array]:
-        """The buffers, to be evaluated."""
-        return [array for pair in self._buffers for array in pair]
+    def make_mask(self, *_: object, window_size: int | None = None, **__: object) -> None:
+        """Masks belong to buckets; mlx-lm's models get none.
 
-    def make_mask(self, *_: object, **__: object) -> None:
-        """Masks belong to buckets; mlx-lm's models get none."""
-        return
+        Raises ValueError for a window over a cache that keeps everything, which buckets do not have.
+        """
+        if window_size is not None:
+            raise ValueError("a sliding window over a bucket")
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """The new column as it came; `attend` stores it."""

@@ -34,7 +34,7 @@ _SERVED_BY: Final = {
     "gemma4_unified": "gemma4",
     "deepseek_v41_text": "deepseek_v41",
 }
-_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _install_bare_package() -> None:
@@ -71,6 +71,8 @@ def _attention(
 ) -> mx.array:
     attend = getattr(cache, "attend", None)
     if attend is not None:
+        if mask is not None:  # a bucket would leave it out
+            raise ValueError("a mask of the model's own over a bucket")
         return cast("mx.array", attend(queries, keys, values, scale, sinks))
     return cast("mx.array", _own_attention(queries, keys, values, cache, scale, mask, sinks))
 
@@ -86,7 +88,7 @@ def classes(config: dict[str, Any]) -> tuple[type[Any], type[Any]]:
     if config.get("model_file"):
         raise InvalidRequest("This model wants to run Python code of its own, which turbospark never does.")
     model_type = str(config.get("model_type", ""))
-    name = _SERVED_BY.get(model_type.lower(), model_type.lower()).replace("-", "_")
+    name = _SERVED_BY.get(model_type, model_type)
     if not _NAME.fullmatch(name):
         raise InvalidRequest("The model's config.json names no architecture (model_type).")
     try:
