@@ -118,13 +118,14 @@ class TextEngine:
         """One round for everybody; the events of all sequences, in order."""
         events: Events = []
         joining = self._read_prompts(events)
+        # Taken now: a row that only waits for its last token to be looked at leaves `_launched` on the way.
+        concerned = [row.sequence for row in self._launched.rows] + [r.sequence for r in joining]
         try:
             before = self._regroup(joining)
             self._launch(before)
             self._collect(before, events)
         except Exception as error:  # noqa: BLE001 - whatever MLX raises ends this round's sequences, not the engine
-            running = [row.sequence for row in self._launched.rows]
-            self._fail(running + [reading.sequence for reading in joining], error, events)
+            self._fail(concerned, error, events)
         return events
 
     def _read_prompts(self, events: Events) -> list[Reading]:
