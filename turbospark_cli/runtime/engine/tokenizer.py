@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import tokenizers
-from tokenizers.decoders import DecodeStream
 
 from turbospark_cli.errors import CorruptInstall
 from turbospark_cli.runtime.engine.template import ChatTemplate
 
 _BYTE_TOKEN_LENGTH: Final = 6  # "<0x0A>"
+_HELD_AT_MOST: Final = 32  # ids; a longer run without a whole character is not UTF-8
 
 
 class Tokenizer:
@@ -77,7 +77,7 @@ class Tokenizer:
         source: object = self._settings.get("chat_template")
         file = folder / "chat_template.jinja"
         if file.is_file():
-            source = file.read_text(encoding="utf-8")
+            source = _read_template(file)
         elif isinstance(source, list):  # several named templates
             named = {row.get("name"): row.get("template") for row in source if isinstance(row, dict)}
             source = named.get("default")
@@ -99,26 +99,46 @@ class Tokenizer:
 
 
 class TokenStream:
-    """Ids in, whole characters out."""
+    """Ids in, whole characters out.
+
+    Decoders look at neighbours (the first word of a text loses its space), so ids are decoded together with
+    those that gave the text before. Bytes that are not UTF-8 can change how earlier ones read; what has been
+    said stays said. The library's own DecodeStream raises there.
+    """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._stream = DecodeStream(skip_special_tokens=True)
-        self._held: list[int] = []  # ids since the last text: the bytes of an unfinished character
+        self._before: list[int] = []  # the ids of the last text
+        self._held: list[int] = []  # ids since then: the bytes of an unfinished character
 
     def step(self, token_id: int) -> str:
         """The text that this id completes; empty while a character is unfinished."""
-        text = self._stream.step(self._tokenizer, token_id)
-        if text is None:
-            self._held.append(token_id)
+        self._held.append(token_id)
+        text = self._new_text()
+        if not text or (text.endswith("\ufffd") and len(self._held) < _HELD_AT_MOST):
             return ""
-        self._held.clear()
+        self._before, self._held = self._held, []
         return text
 
     def flush(self) -> str:
         """What is left at the end: an unfinished character reads as U+FFFD, as in a whole decode."""
-        held, self._held = self._held, []
-        return self._tokenizer.decode(held, skip_special_tokens=True) if held else ""
+        text = self._new_text() if self._held else ""
+        self._before, self._held = self._held, []
+        return text
+
+    def _new_text(self) -> str:
+        before = self._tokenizer.decode(self._before, skip_special_tokens=True)
+        text = self._tokenizer.decode(self._before + self._held, skip_special_tokens=True)
+        if text.startswith(before):
+            return text[len(before) :]
+        return self._tokenizer.decode(self._held, skip_special_tokens=True)
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CorruptInstall(f"The model's {path.name} cannot be read; pull the model again.") from error
 
 
 def _optional_json(path: Path) -> dict[str, Any]:
