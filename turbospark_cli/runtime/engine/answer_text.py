@@ -36,8 +36,9 @@ class AnswerText:
         text = self._held + new
         found = [(index, stop) for stop in self._stops if (index := text.find(stop)) >= 0]
         if found:
-            # Of two that begin together the longer one is meant, whatever their order in the request.
-            index, self.matched = min(found, key=lambda hit: (hit[0], -len(hit[1])))
+            # The one that is complete first, and of two that end together the longer: so the answer does not
+            # depend on how the text was cut into tokens, nor on the order of the request.
+            index, self.matched = min(found, key=lambda hit: (hit[0] + len(hit[1]), hit[0]))
             self._held = ""
             return text[:index]
         keep = max(_overlap(text, stop) for stop in self._stops)
