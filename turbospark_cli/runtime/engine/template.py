@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import jinja2
 from jinja2 import nodes
@@ -22,6 +22,10 @@ from turbospark_cli.errors import CorruptInstall, InvalidRequest, PayloadTooLarg
 from turbospark_cli.runtime.requests import Message
 
 MAX_RENDERED = 4 * 1024 * 1024  # characters; longer than any context this can be meant for
+# Always there for Hugging Face's templates: some ask whether they are none without asking whether they exist.
+_UNUSED: Final[dict[str, None]] = {"tools": None, "documents": None}
+# What a template can raise by what it does with values: it is trusted, but it is not our code.
+_FAULTS: Final = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 
 class ChatTemplate:
@@ -53,7 +57,7 @@ class ChatTemplate:
         size = 0
         try:
             for part in self._template.generate(
-                messages=turns, add_generation_prompt=True, **self._special_tokens, **options
+                messages=turns, **_UNUSED, add_generation_prompt=True, **self._special_tokens, **options
             ):
                 parts.append(part)
                 size += len(part)
@@ -63,7 +67,7 @@ class ChatTemplate:
             raise InvalidRequest(
                 f"The model's chat template refuses this conversation: {error}", param="messages"
             ) from error
-        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        except _FAULTS as error:
             raise InvalidRequest(
                 "The model's chat template cannot render this conversation.", param="messages"
             ) from error
