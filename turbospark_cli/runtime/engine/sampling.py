@@ -22,6 +22,8 @@ from turbospark_cli.runtime.requests import Sampling
 
 # On a CPU sorting a vocabulary costs more than a layer; this many candidates nearly always hold the nucleus.
 _CANDIDATES: Final = 1024
+# Colder than this the best token is certain, and logits divided by the temperature leave float32.
+_COLDEST: Final = 1e-5
 _MASK64: Final = (1 << 64) - 1
 _UNIFORM_BITS: Final = 23  # (k + 1/2) / 2^23 is exact in float32 and never 0 or 1
 
@@ -50,7 +52,7 @@ class Sampler:
         self.top_k = top_k if 0 < top_k < vocab_size else vocab_size
         self.top_p = _given(sampling.top_p, 1.0)
         self.min_p = _given(sampling.min_p, 0.0)
-        self.greedy = self.temperature == 0 or self.top_k == 1
+        self.greedy = self.temperature < _COLDEST or self.top_k == 1
         self.truncated = self.top_k < vocab_size or self.top_p < 1 or self.min_p > 0
         self._seed = seed
         self._position = 0
@@ -206,7 +208,8 @@ def _from_candidates(
     """Pick among the `count` most likely tokens: (ids (rows,), whether they were enough (rows, 1))."""
     vocab = logits.shape[-1]
     if count < vocab:
-        best = mx.argpartition(-logits, kth=count - 1, axis=-1)[:, :count]
+        # In order of id first: then tokens of equal probability come in the same order as from a full sort.
+        best = mx.sort(mx.argpartition(-logits, kth=count - 1, axis=-1)[:, :count], axis=-1)
         values = mx.take_along_axis(logits, best, axis=-1)
         order = mx.argsort(-values, axis=-1)
         ids = mx.take_along_axis(best, order, axis=-1)
