@@ -15,6 +15,7 @@ import argparse
 import logging
 import os
 import resource
+import select
 import signal
 import socket
 import threading
@@ -57,6 +58,14 @@ class Link:
                 self._socket.sendall(data)
         except OSError:
             leave()
+
+    def watch(self) -> NoReturn:
+        """End the process when the server hangs up, even while nobody reads: loading can take minutes."""
+        hang_up = select.poll()
+        hang_up.register(self._socket, 0)  # POLLHUP is always told
+        while not hang_up.poll():
+            pass
+        leave()
 
     def receive(self) -> bytes:
         """The next message's body; waits for it. The end of the stream ends the process."""
@@ -203,6 +212,7 @@ def main() -> NoReturn:
     link = Link(socket.socket(fileno=parser.parse_args().fd))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold prompts
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle; it hangs up when done
+    threading.Thread(target=link.watch, name="hang-up", daemon=True).start()
     load = channel.to_engine.decode(link.receive())
     if not isinstance(load, channel.Load):
         leave(1)
@@ -210,6 +220,10 @@ def main() -> NoReturn:
         backend = build(load)
     except TurbosparkError as error:
         link.send(channel.LoadFailed(error.code, error.message))
+        leave()
+    except Exception as error:  # noqa: BLE001 - the server is told in a sentence, whatever it was
+        message = f"The model cannot be loaded: the engine met an unexpected {type(error).__name__}."
+        link.send(channel.LoadFailed("internal_error", message))
         leave()
     link.send(channel.Ready(backend.info))
     Loop(link, backend).run()
