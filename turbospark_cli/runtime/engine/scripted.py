@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from turbospark_cli.errors import InvalidRequest, UsageError
+from turbospark_cli.errors import UsageError
 from turbospark_cli.runtime.channel import EngineInfo
 from turbospark_cli.runtime.engine.prompts import PromptReader
 from turbospark_cli.runtime.engine.sequence import Prompt, Sequence
@@ -159,6 +159,4 @@ def _last_words(request: GenerationRequest) -> str:
         return ""
     if isinstance(prompt, TextPrompt):
         return prompt.text
-    if not prompt.messages:
-        raise InvalidRequest("messages is empty; send at least one message.", param="messages")
-    return prompt.messages[-1].content
+    return prompt.messages[-1].content if prompt.messages else ""
