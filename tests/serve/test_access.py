@@ -86,6 +86,32 @@ def test_port_80_goes_without_saying() -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        (b"192.168.1.5:8080", True),
+        (b"[fd7a::1]:8080", True),
+        (b"192.168.1.5:81", False),
+        (b"192.168.1.5", False),
+        (b"fd7a::1:8080", False),
+        (b"[192.168.1.5]:8080", False),
+        (b"[]:8080", False),
+        (b"rebound.example:8080", False),
+        (b"0xc0a80105:8080", False),
+        (b"192.168.1.5:8080:8080", False),
+    ],
+)
+def test_a_server_on_every_address_knows_addresses_from_names(host: bytes, allowed: bool) -> None:
+    access = Access(HOSTS, any_address=8080)
+    if allowed:
+        access.check_host([host])
+    else:
+        with pytest.raises(Forbidden):
+            access.check_host([host])
+    with pytest.raises(Forbidden):
+        Access(HOSTS).check_host([host])
+
+
+@pytest.mark.parametrize(
     "origin",
     [
         b"http://localhost:3000",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -92,12 +93,22 @@ class FailedAttempts:
 
 
 class Access:
-    """The rules of one server."""
+    """The rules of one server. With `any_address` a Host may be any IP address with that port.
+
+    A server that listens on all addresses does not know them; a page that rebinds a name to one of them
+    sends the name, never the address.
+    """
 
     def __init__(
-        self, hosts: frozenset[bytes], origins: Iterable[str] = (), key: bytes | None = None
+        self,
+        hosts: frozenset[bytes],
+        origins: Iterable[str] = (),
+        key: bytes | None = None,
+        *,
+        any_address: int | None = None,
     ) -> None:
         self.hosts = hosts
+        self._any_address = any_address
         self._origins = frozenset(origin.rstrip("/").lower().encode() for origin in origins)
         self._digest = None if key is None else hashlib.sha256(key).digest()
         self._failures = FailedAttempts()
@@ -108,10 +119,22 @@ class Access:
 
     def check_host(self, hosts: list[bytes]) -> None:
         """Raises Forbidden unless exactly one allowed Host header was sent."""
-        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            raise Forbidden(
-                "The Host header is not one of this server's names; see --allowed-host.",
-            )
+        if len(hosts) == 1 and (hosts[0].lower() in self.hosts or self._is_address(hosts[0])):
+            return
+        raise Forbidden("The Host header is not one of this server's names; see --allowed-host.")
+
+    def _is_address(self, host: bytes) -> bool:
+        if self._any_address is None:
+            return False
+        name, _, port = host.decode("latin-1").rpartition(":")
+        bare = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+        if port != str(self._any_address) or (":" in bare) == (bare == name):
+            return False
+        try:
+            ipaddress.ip_address(bare)
+        except ValueError:
+            return False
+        return True
 
     def check_origin(self, origin: bytes, host: bytes) -> None:
         """Raises Forbidden for a web page that may not call this server."""

@@ -20,6 +20,7 @@ from turbospark_cli.errors import PortTaken, UsageError
 
 LOOPBACK: Final = "loopback"
 MIN_KEY_BYTES: Final = 16  # 128 bits, were they random
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (and how to reach oneself there)
 _BACKLOG: Final = 1024
 _TRIES: Final = 20  # to find a port that is free on both loopback addresses
 
@@ -34,9 +35,14 @@ class Binding:
     lock: IO[str]
 
     @property
+    def is_everywhere(self) -> bool:
+        """Whether it is every address of this machine."""
+        return self.addresses[0] in _EVERYWHERE
+
+    @property
     def url(self) -> str:
-        """The first base URL, without a path."""
-        address = self.addresses[0]
+        """The first base URL, without a path, as a program on this machine would use it."""
+        address = _EVERYWHERE.get(self.addresses[0], self.addresses[0])
         host = f"[{address}]" if ":" in address else address
         return f"http://{host}:{self.port}"
 

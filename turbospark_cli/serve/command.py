@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,8 +13,10 @@ import typer
 from turbospark_cli import settings as all_settings
 from turbospark_cli.errors import UsageError
 from turbospark_cli.serve.bind import LOOPBACK
+from turbospark_cli.settings import Settings
 
 SERVER_PROGRAM: Final = "turbospark-server"
+_SETTINGS: Final = frozenset(field.name for field in fields(Settings))
 _MODEL_HELP: Final = "Model to serve: an alias or a folder. Without one, the starter model."
 
 
@@ -75,21 +78,26 @@ def command(
         offline=offline,
     )
     names = [*(models or []), *(model or [])]
-    _check_scripted(scripted, tokenizer, script, names, resolved.settings.bind)
+    if scripted or tokenizer is not None or script is not None:
+        _start_scripted(resolved.settings, scripted, tokenizer, script, names, json=json)
+    else:
+        from turbospark_cli.serve.startup import run
 
-    from turbospark_cli.serve.startup import Script, run
-
-    chosen = Script(tokenizer, script) if tokenizer is not None else None
-    run(resolved.settings, names, chosen, ready_json=json)
+        run(resolved.settings, names, None, ready_json=json)
 
 
-def _check_scripted(
-    scripted: bool, tokenizer: Path | None, script: Path | None, names: list[str], bind: str
+def _start_scripted(
+    settings: Settings,
+    scripted: bool,
+    tokenizer: Path | None,
+    script: Path | None,
+    names: list[str],
+    *,
+    json: bool,
 ) -> None:
+    """Refuse what a scripted server cannot be, then run it."""
     if not scripted:
-        if tokenizer is not None or script is not None:
-            raise UsageError("--tokenizer and --script need --scripted.")
-        return
+        raise UsageError("--tokenizer and --script need --scripted.")
     if tokenizer is None:
         raise UsageError("--scripted needs --tokenizer DIR, a folder that holds tokenizer.json.")
     if not (tokenizer / "tokenizer.json").is_file():
@@ -98,8 +106,12 @@ def _check_scripted(
         raise UsageError(f"There is no script {script}.")
     if names:
         raise UsageError("--scripted serves no model; leave the names out.")
-    if bind != LOOPBACK:
+    if settings.bind != LOOPBACK:
         raise UsageError("A scripted server listens on loopback only.", hint="Leave --bind out.")
+
+    from turbospark_cli.serve.startup import Script, run
+
+    run(settings, [], Script(tokenizer, script), ready_json=json)
 
 
 @functools.wraps(command)
@@ -109,14 +121,19 @@ def _server_command(models: list[str] | None = None, **flags: Any) -> None:
         return
     if len(models) > 2 or flags["scripted"] or flags["tokenizer"] is not None:
         raise UsageError(f"The positional form is {SERVER_PROGRAM} TOKENIZER_DIR [PORT].")
-    if flags["api_key"] is not None or flags["api_key_file"] is not None:
+    given = {name: value for name, value in flags.items() if name in _SETTINGS}
+    if given["api_key"] is not None or given["api_key_file"] is not None:
         raise UsageError("A scripted server takes no key.")
-    flags |= {"scripted": True, "tokenizer": Path(models[0])}
     if len(models) == 2:
         if not models[1].isdecimal():
             raise UsageError(f"The port must be a number, not {models[1]!r}.")
-        flags["port"] = int(models[1])
-    command(**flags)
+        given["port"] = int(models[1])
+    # Whatever key and address this machine's own server has: this one is loopback, without a key.
+    settings = replace(all_settings.load(**given).settings, api_key=None, api_key_file=None)
+    if given["bind"] is None:
+        settings = replace(settings, bind=LOOPBACK)
+    names = flags["model"] or []
+    _start_scripted(settings, True, Path(models[0]), flags["script"], names, json=flags["json"])
 
 
 def server_main() -> None:

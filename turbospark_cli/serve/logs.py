@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from turbospark_cli.serve.observe import access_log
 from turbospark_cli.serve.openai.wire import encode
 
 
@@ -21,6 +22,7 @@ def configure(level: str, style: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    access_log.setLevel(logging.INFO)  # asked for by a flag of its own
 
 
 def _time(record: logging.LogRecord) -> str:

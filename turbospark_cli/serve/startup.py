@@ -55,7 +55,7 @@ def run(settings: Settings, names: Sequence[str], script: Script | None, *, read
     check_key(settings.bind, key)
     binding = bind(settings.bind, settings.port)
     try:
-        loads = [_scripted(script, settings)] if script else _chosen(settings, names)
+        loads = [_scripted(script, settings)] if script else choose(settings, names)
         logs.configure(settings.log_level, settings.log_format)
         server = _Server(settings, binding, key, loads, started, ready_json=ready_json)
         _settle_memory()
@@ -85,7 +85,7 @@ def _scripted(script: Script, settings: Settings) -> Attachment:
     )
 
 
-def _chosen(settings: Settings, names: Sequence[str]) -> list[Attachment]:
+def choose(settings: Settings, names: Sequence[str]) -> list[Attachment]:
     """The models to serve; without names the starter, which a fresh machine pulls."""
     store = Store(settings.home)
     if names:
@@ -162,7 +162,9 @@ class _Server:
             limits=Limits(settings.max_queue_depth, settings.queue_timeout),
             observer=metrics,
         )
-        app = build_app(runtime, Access(hosts, settings.allowed_origin, self._key), metrics)
+        any_address = binding.port if binding.is_everywhere else None
+        access = Access(hosts, settings.allowed_origin, self._key, any_address=any_address)
+        app = build_app(runtime, access, metrics)
         stop = asyncio.Event()
         await runtime.start()
         announcing = asyncio.create_task(self._announce(runtime, stop))
