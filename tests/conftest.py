@@ -19,9 +19,25 @@ def starter() -> Path:
     The cache is $TURBOSPARK_TEST_CACHE or ~/.cache/turbospark-tests. What is there already is used only when
     every hash of its receipt holds. Tests read it and never write to it.
     """
+    return _installed(catalog.STARTER)
+
+
+@pytest.fixture(scope="session")
+def whisper_tiny_en() -> Path:
+    """The install folder of the real Whisper tiny.en; see `starter`."""
+    return _installed("whisper-tiny-en")
+
+
+@pytest.fixture(scope="session")
+def whisper_base() -> Path:
+    """The install folder of the real multilingual Whisper base; see `starter`."""
+    return _installed("whisper-base")
+
+
+def _installed(alias: str) -> Path:
     cache = os.environ.get("TURBOSPARK_TEST_CACHE") or Path.home() / ".cache" / "turbospark-tests"
     store = Store(Path(cache))
-    install = pull(store, catalog.STARTER)
+    install = pull(store, alias)
     if not receipt.is_intact(install.path, install.receipt):
-        install = pull(store, catalog.STARTER, force=True)
+        install = pull(store, alias, force=True)
     return install.path

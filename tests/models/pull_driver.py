@@ -59,7 +59,7 @@ def progress_that_stops(label_start: str, least: int) -> Any:
 MOMENTS: dict[str, Callable[[], Any]] = {
     "downloading": lambda: progress_that_stops("Downloading", 1),
     "downloaded": lambda: before(unpack, "append_member"),
-    "before converting": lambda: before(conversion, "convert_gguf"),
+    "before converting": lambda: before(conversion, "convert"),
     "converting": lambda: progress_that_stops("Converting", 3),
     "converted": lambda: before(pull, "_receipt"),
     "before flushing": lambda: before(staging, "sync_tree"),

@@ -18,7 +18,7 @@ from turbospark_cli.models.convert.main import convert
 
 def test_it_reports_progress_and_facts(tiny_gguf: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    facts = conversion.convert_gguf(tiny_gguf, tmp_path, lambda done, total: seen.append((done, total)))
+    facts = conversion.convert("gguf", tiny_gguf, tmp_path, lambda done, total: seen.append((done, total)))
     assert seen == [(done, seen[0][1]) for done in range(seen[0][1] + 1)]
     assert (facts.architecture, facts.bits, facts.stored_as) == ("llama", 4, "Q4_0")
     assert (tmp_path / "model.safetensors").is_file()
@@ -28,7 +28,7 @@ def test_a_bad_file_is_the_converters_own_sentence(tmp_path: Path) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"nothing of the kind")
     with pytest.raises(ConversionFailed, match=r"^The file is not a GGUF file\.$"):
-        conversion.convert_gguf(bad, tmp_path, lambda done, total: None)
+        conversion.convert("gguf", bad, tmp_path, lambda done, total: None)
 
 
 @pytest.mark.parametrize("name", ["SEGV", "ABRT", "KILL"])
@@ -38,18 +38,18 @@ def test_a_signal_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     dying.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(dying))
     with pytest.raises(ConversionFailed, match=f"SIG{name}"):
-        conversion.convert_gguf(tmp_path / "x", tmp_path, lambda done, total: None)
+        conversion.convert("gguf", tmp_path / "x", tmp_path, lambda done, total: None)
 
 
 def test_an_unforeseen_fault_is_a_sentence(tiny_gguf: Path, tmp_path: Path) -> None:
     with pytest.raises(ConversionFailed, match="could not be written"):
-        conversion.convert_gguf(tiny_gguf, tmp_path / "no" / "such" / "folder", lambda done, total: None)
+        conversion.convert("gguf", tiny_gguf, tmp_path / "no" / "such" / "folder", lambda done, total: None)
 
 
 def test_it_ends_with_its_parent(tiny_gguf: Path, tmp_path: Path) -> None:
     fifo = tmp_path / "model.safetensors"
     os.mkfifo(fifo)  # the converter blocks when it opens this for writing
-    command = [sys.executable, "-m", "turbospark_cli.models.convert", str(tiny_gguf), str(tmp_path)]
+    command = [sys.executable, "-m", "turbospark_cli.models.convert", "gguf", str(tiny_gguf), str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         process.stdin.close()
@@ -61,7 +61,7 @@ def test_leaving_the_call_ends_the_process(tiny_gguf: Path, tmp_path: Path) -> N
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        conversion.convert_gguf(tiny_gguf, tmp_path, interrupt)
+        conversion.convert("gguf", tiny_gguf, tmp_path, interrupt)
 
 
 def test_mutated_files_are_converted_or_refused_and_nothing_else(tiny_gguf: Path, tmp_path: Path) -> None:

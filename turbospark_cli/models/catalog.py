@@ -18,6 +18,17 @@ from turbospark_cli.nearest import nearest
 STARTER: Final = "smollm2-135m"  # served when nothing else is installed
 
 
+Format = Literal["gguf", "ctranslate2"]
+
+
+class Companion(Struct, frozen=True, forbid_unknown_fields=True):
+    """A small file of a wheel that the converter finds beside the weights as `name`."""
+
+    name: str
+    member: str
+    member_size: int  # bytes
+
+
 class Wheel(Struct, frozen=True, forbid_unknown_fields=True):
     """One pinned file of a package index and the one member that is wanted from it. Sizes in bytes."""
 
@@ -28,6 +39,7 @@ class Wheel(Struct, frozen=True, forbid_unknown_fields=True):
     size: int
     member: str  # path inside the wheel
     member_size: int
+    companions: tuple[Companion, ...] = ()
 
 
 class PackageIndexSource(
@@ -35,7 +47,7 @@ class PackageIndexSource(
 ):
     """Weights shipped inside Python packages; the members of all wheels, joined in order, are one file."""
 
-    format: Literal["gguf"]
+    format: Format
     wheels: tuple[Wheel, ...]
 
 

@@ -15,27 +15,31 @@ import msgspec
 from msgspec import Struct
 
 from turbospark_cli.errors import ConversionFailed
+from turbospark_cli.models.catalog import Format
 
 
 class Facts(Struct, frozen=True):
     """What the converter learned about the model."""
 
-    architecture: str  # mlx-lm's model_type
+    architecture: str  # the model_type
     context_length: int  # tokens
     parameters: int
     bits: int | None  # None: dense
     group_size: int
     stored_as: str
     has_chat_template: bool
+    languages: tuple[str, ...] = ()  # that a speech model knows
 
 
-def convert_gguf(source: Path, target: Path, progress: Callable[[int, int], None]) -> Facts:
-    """Convert the GGUF file `source` into the existing, empty folder `target`.
+def convert(kind: Format, source: Path, target: Path, progress: Callable[[int, int], None]) -> Facts:
+    """Convert the weight file `source` into the existing, empty folder `target`.
+
+    What a format keeps beside its weights lies in the folder of `source`.
 
     `progress` gets (tensors done, all tensors). Raises ConversionFailed, also when the process is ended by a
     signal. The process is ended when this call is left in any way.
     """
-    command = [sys.executable, "-P", "-m", "turbospark_cli.models.convert", str(source), str(target)]
+    command = [sys.executable, "-P", "-m", "turbospark_cli.models.convert", kind, str(source), str(target)]
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             command,

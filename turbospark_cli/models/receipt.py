@@ -62,6 +62,7 @@ class Receipt(Struct, frozen=True):
     files: tuple[InstalledFile, ...]
     tool_version: str
     created: str  # ISO 8601, UTC
+    languages: tuple[str, ...] = ()  # that a speech model knows
 
     @property
     def size(self) -> int:

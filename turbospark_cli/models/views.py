@@ -91,7 +91,7 @@ def describe(install: Install) -> list[tuple[str, str]]:
         ("quantization", quantization),
         ("context", f"{facts.context_length} tokens"),
         ("capabilities", ", ".join(facts.capabilities)),
-        ("chat template", "yes" if template(install) is not None else "no"),
+        *_of_its_kind(install),
         ("license", facts.licence),
         ("source", _source(install)),
         ("size", f"{size_text(facts.size)} in {len(facts.files)} files"),
@@ -99,9 +99,18 @@ def describe(install: Install) -> list[tuple[str, str]]:
         ("path", str(install.path)),
     ]
     for form, name in (("as_stored", "GPU"), ("float32", "CPU, float32")):
-        sizes = [f"{size_text(size)} at {tokens // 1024}k" for tokens, size in _memory(install)[form].items()]
-        lines.insert(-3, (f"memory ({name})", ", ".join(sizes)))
+        if estimate := _memory(install).get(form):
+            sizes = [f"{size_text(size)} at {tokens // 1024}k" for tokens, size in estimate.items()]
+            lines.insert(-3, (f"memory ({name})", ", ".join(sizes)))
     return lines
+
+
+def _of_its_kind(install: Install) -> list[tuple[str, str]]:
+    if install.kind == "text":
+        return [("chat template", "yes" if template(install) is not None else "no")]
+    if languages := install.receipt.languages:
+        return [("languages", languages[0] if len(languages) == 1 else str(len(languages)))]
+    return []
 
 
 def template(install: Install) -> str | None:
@@ -138,6 +147,9 @@ def by_alias(installs: Sequence[Install]) -> list[dict[str, Any]]:
 
 
 def _memory(install: Install) -> dict[str, dict[int, int]]:
+    """By form and context length; only what a text model takes depends on a context."""
+    if install.kind != "text":
+        return {}
     try:
         return memory.estimate(install.receipt, json.loads((install.path / "config.json").read_bytes()))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -11,7 +11,8 @@ import numpy as np
 
 from tests.models import gguf_files
 from tests.models.gguf_files import TinyModel
-from turbospark_cli.models.convert.main import Facts, convert
+from turbospark_cli.models.convert.facts import Facts
+from turbospark_cli.models.convert.main import convert
 
 Array = np.ndarray[Any, Any]
 

@@ -1,4 +1,4 @@
-"""The converter process: `python -m turbospark_cli.models.convert SOURCE TARGET`.
+"""The converter process: `python -m turbospark_cli.models.convert FORMAT SOURCE TARGET`.
 
 It says one JSON object a line on stdout: {"done", "total"} while it works, then {"facts": ...} or
 {"error": sentence}. It ends when its stdin does, since whoever wanted the result is gone then.
@@ -12,10 +12,12 @@ import os
 import resource
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from turbospark_cli.errors import ConversionFailed
+from turbospark_cli.models.convert.facts import Facts
 
 _MEMORY_BASE: Final = 4 * 1024**3  # bytes of address space, beside several times the file
 _MEMORY_PER_BYTE: Final = 8
@@ -25,13 +27,11 @@ _SECONDS_PER_BYTE: Final = 60 / 1e9
 
 def main() -> int:
     """Convert; the exit code is 0 when the last line holds facts."""
-    source, target = Path(sys.argv[1]), Path(sys.argv[2])
+    kind, source, target = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     _limit(source.stat().st_size)
     try:
-        from turbospark_cli.models.convert.main import convert
-
-        facts = convert(source, target, lambda done, total: _say({"done": done, "total": total}))
+        facts = _converter(kind)(source, target, lambda done, total: _say({"done": done, "total": total}))
     except ConversionFailed as error:
         _say({"error": error.message})
         return 1
@@ -43,6 +43,16 @@ def main() -> int:
         return 1
     _say({"facts": dataclasses.asdict(facts)})
     return 0
+
+
+def _converter(kind: str) -> Callable[[Path, Path, Callable[[int, int], None]], Facts]:
+    if kind == "ctranslate2":
+        from turbospark_cli.models.convert import whisper
+
+        return whisper.convert
+    from turbospark_cli.models.convert import main as text
+
+    return text.convert
 
 
 def _say(message: dict[str, Any]) -> None:

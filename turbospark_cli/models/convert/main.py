@@ -6,31 +6,18 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from turbospark_cli.errors import ConversionFailed
 from turbospark_cli.models.convert import config, gguf_reader, safetensors, tokenizer, weights
 from turbospark_cli.models.convert.architectures import ARCHITECTURES
+from turbospark_cli.models.convert.facts import Facts
 from turbospark_cli.models.convert.layout import Move, moves
 from turbospark_cli.models.convert.shape import read_shape
 from turbospark_cli.models.convert.vocabulary import Vocabulary, read_vocabulary
 
 _LONGEST_TEMPLATE: Final = 1024 * 1024  # characters
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the conversion learned about the model."""
-
-    architecture: str
-    context_length: int  # tokens
-    parameters: int
-    bits: int | None  # None: dense
-    group_size: int
-    stored_as: str  # the GGUF type of most weights
-    has_chat_template: bool
 
 
 def convert(source: Path, target: Path, progress: Callable[[int, int], None]) -> Facts:
