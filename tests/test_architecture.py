@@ -80,6 +80,7 @@ def test_the_contracts_can_be_broken(tmp_path: Path) -> None:
             "rich",
             "typer",
             "sounddevice",
+            "soundfile",
             "huggingface_hub",
             "gguf",
         ],

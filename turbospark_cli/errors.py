@@ -9,6 +9,7 @@ TurbosparkError                     exit 1  HTTP 500   a fault in turbospark its
 ├── Forbidden                       exit 4  HTTP 403   a host or origin that is not allowed
 ├── ServerUnreachable               exit 5  HTTP 502   no server answers at the address
 ├── NotEnoughMemory                 exit 6  HTTP 503   the model does not fit into memory
+├── UnreadableAudio                 exit 1  HTTP 400   a file that does not hold sound we can decode
 ├── PayloadTooLarge                 exit 2  HTTP 413   a request body over the limit
 ├── QueueFull                       exit 1  HTTP 429   too many requests are waiting
 ├── EngineUnavailable               exit 1  HTTP 503   the engine died, is loading, or has failed
@@ -92,6 +93,11 @@ class NotEnoughMemory(TurbosparkError):
     code = "not_enough_memory"
     exit_code = 6
     status = 503
+
+
+class UnreadableAudio(TurbosparkError):
+    code = "unreadable_audio"
+    status = 400
 
 
 class PayloadTooLarge(TurbosparkError):

@@ -41,6 +41,13 @@ def load_blas() -> str:
     """Load the best BLAS this machine has into the process and name it. Call before importing MLX."""
     if platform.system() != "Linux":
         return "Accelerate"
+    blas = _load_best()
+    # PERF: numpy's own BLAS does small products only, where its threads wait longer than they compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return blas
+
+
+def _load_best() -> str:
     # PERF: MKL's TBB threads share out work as cores come free. Its OpenMP threads wait for each other at
     # every product, which is several times slower than one thread once anything else wants a core.
     for path in _installed("tbb", "libtbb.so"):
