@@ -40,6 +40,8 @@ HEAVY = (
     "rich",
     "pydantic",
     "asyncio",
+    "soundfile",
+    "sounddevice",
 )
 
 
@@ -64,7 +66,7 @@ def test_no_command_prints_help_with_examples() -> None:
 
 def test_the_list_of_commands_shows_no_alias() -> None:
     listed = re.findall(r"^  (\w+)  ", turbospark("-h").stdout.partition("Commands:")[2], re.MULTILINE)
-    assert listed == ["serve", "run", "models", "bench", "completion"]
+    assert listed == ["serve", "run", "transcribe", "models", "bench", "completion"]
 
 
 def test_version() -> None:
@@ -123,7 +125,7 @@ def test_every_command_can_be_asked_for_help(row: cli.Row) -> None:
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (("sreve",), ["serve", "bench"]),
+        (("sreve",), ["serve", "transcribe"]),
         (("models", "lst"), ["list"]),
     ],
 )

@@ -38,7 +38,7 @@ Examples:
   turbospark serve
   turbospark run smollm2-135m "Why is the sky blue?"
   git diff | turbospark run smollm2-135m "Explain this change."
-  turbospark models pull smollm2-135m
+  turbospark transcribe talk.mp3 -o talk.srt
 """
 
 
@@ -62,6 +62,7 @@ def _model_alias(name: str, member: str) -> Row:
 COMMANDS: Final = (
     Row("serve", "turbospark_cli.serve.command", "command", "Serve models over HTTP."),
     Row("run", "turbospark_cli.commands.run", "command", "Ask a model one question."),
+    Row("transcribe", "turbospark_cli.audio.command", "command", "Write down what is said in audio files."),
     Row("models", "turbospark_cli.models.command", "app", "Pull, list, show and remove models."),
     Row("bench", "turbospark_cli.commands.bench.command", "command", "Measure a model or a running server."),
     Row("completion", "turbospark_cli.commands.completion", "command", "Print a shell's completion script."),

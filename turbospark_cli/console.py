@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from turbospark_cli.errors import TurbosparkError, UsageError
 from turbospark_cli.progress import Progress, Unit, lines
+from turbospark_cli.status_line import LiveStatus, NoStatus, SparseStatus, Status
 
 if TYPE_CHECKING:
     import rich.progress
@@ -167,6 +168,13 @@ class _Bar:
 
     def update(self, done: int) -> None:
         self._drawing.update(self._task, completed=done)
+
+
+def status(*, quiet: bool = False) -> Status:
+    """One line on stderr that says what is being done: in place on a terminal, now and then elsewhere."""
+    if quiet:
+        return NoStatus()
+    return LiveStatus(sys.stderr) if sys.stderr.isatty() else SparseStatus(note)
 
 
 def confirm(question: str) -> bool:

@@ -10,6 +10,8 @@ TurbosparkError                     exit 1  HTTP 500   a fault in turbospark its
 ├── ServerUnreachable               exit 5  HTTP 502   no server answers at the address
 ├── NotEnoughMemory                 exit 6  HTTP 503   the model does not fit into memory
 ├── UnreadableAudio                 exit 1  HTTP 400   a file that does not hold sound we can decode
+├── DeviceUnavailable               exit 1  HTTP 503   no microphone that can be used
+├── OutputFailed                    exit 1  HTTP 500   a result that cannot be written, as on a full disk
 ├── PayloadTooLarge                 exit 2  HTTP 413   a request body over the limit
 ├── QueueFull                       exit 1  HTTP 429   too many requests are waiting
 ├── EngineUnavailable               exit 1  HTTP 503   the engine died, is loading, or has failed
@@ -98,6 +100,15 @@ class NotEnoughMemory(TurbosparkError):
 class UnreadableAudio(TurbosparkError):
     code = "unreadable_audio"
     status = 400
+
+
+class DeviceUnavailable(TurbosparkError):
+    code = "device_unavailable"
+    status = 503
+
+
+class OutputFailed(TurbosparkError):
+    code = "output_failed"
 
 
 class PayloadTooLarge(TurbosparkError):

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 from turbospark_cli.audio.codec_resample import resampled
 from turbospark_cli.audio.codec_sound import NotThisFormat, SoundFileDecoder
@@ -88,6 +88,13 @@ def open_file(path: Path, *, start: float = 0.0, end: float | None = None) -> It
             yield recording
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, undecoded. Raises UnreadableAudio when there is no such file or nothing in it."""
+    with os.fdopen(_open_regular(path, path.name or str(path)), "rb") as file:
+        yield file
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""A text engine inside this process, for commands that answer without a server."""
+"""Installs, and a text engine inside this process, for commands that answer without a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from turbospark_cli import console, settings
 from turbospark_cli.errors import ModelNotFound, UsageError, by_code
@@ -17,10 +18,20 @@ from turbospark_cli.runtime.events import Event, Failed
 from turbospark_cli.runtime.requests import GenerationRequest
 
 
-def find_install(name: str, *, may_pull: bool) -> Install:
-    """The text install called `name`; one that the catalog knows is announced and pulled first.
+_PURPOSES: Final = {
+    "text": "text",
+    "embedding": "embeddings",
+    "image": "images",
+    "stt": "speech to text",
+    "tts": "text to speech",
+    "music": "music",
+}
 
-    Raises ModelNotFound, DownloadFailed, or UsageError for a model that does not generate text.
+
+def find_install(name: str, *, may_pull: bool, kind: str = "text") -> Install:
+    """The install called `name`; one that the catalog knows is announced and pulled first.
+
+    Raises ModelNotFound, DownloadFailed, or UsageError for a model of another kind.
     """
     chosen = settings.load().settings
     store = Store(chosen.home)
@@ -31,8 +42,8 @@ def find_install(name: str, *, may_pull: bool) -> Install:
             raise
         console.note(f"{name} is not installed; pulling it ({size_text(catalog.find(name).size)}).")
         install = pull(store, name)
-    if install.kind != "text":
-        raise UsageError(f"{name} is a model for {install.kind}, not for text.")
+    if install.kind != kind:
+        raise UsageError(f"{name} is a model for {_PURPOSES[install.kind]}, not for {_PURPOSES[kind]}.")
     store.mark_used(install)
     return install
 
