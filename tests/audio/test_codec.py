@@ -127,6 +127,21 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peak < 16e6  # the whole file is 38 MB of samples
 
 
+def test_an_mp3_goes_on_behind_the_end_that_its_header_names(
+    tone: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    samples, rate = soundfile.read(tone)
+    soundfile.write(tmp_path / "a.mp3", samples, rate)
+    once = (tmp_path / "a.mp3").read_bytes()
+    (tmp_path / "three.mp3").write_bytes(once * 3)
+    (tmp_path / "tail.mp3").write_bytes(once + b"TAG" + bytes(9000))
+    sound = read(tmp_path / "three.mp3")
+    assert len(sound) == pytest.approx(3 * len(read(tmp_path / "a.mp3")), abs=3)
+    assert delay(sound[4 * SAMPLE_RATE :], rising_tone(0, 2)) == pytest.approx(0, abs=0.002 * SAMPLE_RATE)
+    assert len(read(tmp_path / "tail.mp3")) == len(read(tmp_path / "a.mp3"))
+    assert capfd.readouterr().err == ""
+
+
 def test_a_late_audio_track_keeps_the_clock_of_the_file(tone: Path, tmp_path: Path) -> None:
     source = convert(tone, tmp_path / "in.webm", "libopus")
     late = tmp_path / "late.webm"
