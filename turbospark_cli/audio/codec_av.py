@@ -41,7 +41,7 @@ class AvDecoder:
             self._container = av.open(
                 self._stream, "r", options={"format_whitelist": _FORMATS}, io_open=_refuse_to_open
             )
-        except (av.FFmpegError, ValueError) as error:
+        except (av.FFmpegError, OSError, ValueError, ArithmeticError) as error:
             raise NotThisFormat(_reason(error)) from error
         if not self._container.streams.audio:
             raise UnreadableAudio(f"{name} has no sound in it.")
@@ -70,7 +70,7 @@ class AvDecoder:
                 skip = round((start - at) * self.rate)
                 if skip < len(block):
                     yield block[max(skip, 0) :]
-        except (av.FFmpegError, ValueError) as error:
+        except (av.FFmpegError, OSError, ValueError, ArithmeticError) as error:
             raise UnreadableAudio(
                 f"{self._name} is damaged after {at:.1f} seconds: {_reason(error)}."
             ) from error

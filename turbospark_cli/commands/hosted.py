@@ -17,7 +17,6 @@ from turbospark_cli.runtime.engine.main import build
 from turbospark_cli.runtime.events import Event, Failed
 from turbospark_cli.runtime.requests import GenerationRequest
 
-
 _PURPOSES: Final = {
     "text": "text",
     "embedding": "embeddings",
