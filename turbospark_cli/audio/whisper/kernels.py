@@ -36,48 +36,46 @@ def view(array: mx.array) -> Array:
     return np.asarray(memoryview(array))  # type: ignore[arg-type]
 
 
-def attention(queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None = None) -> mx.array:
-    """softmax(queries keys^T + mask) values; shapes (heads, L, head), (heads, S, head), (L, S).
+def attention(
+    queries: mx.array, turned: mx.array, values: mx.array, mask: mx.array | None = None
+) -> mx.array:
+    """softmax(queries turned + mask) values.
 
-    `queries` are scaled already.
+    `queries` (heads, L, head) are scaled already; `turned` (heads, head, S) are the keys; `values` are
+    (heads, S, head), the mask is (L, S).
     """
     if not on_cpu():
         mixed = mx.fast.scaled_dot_product_attention(
-            queries[None], keys[None], values[None], scale=1.0, mask=mask
+            queries[None], turned.swapaxes(-1, -2)[None], values[None], scale=1.0, mask=mask
         )
         return mixed[0]
     heads, length, _ = queries.shape
-    turned = keys.swapaxes(-1, -2)
-    if heads * length * keys.shape[1] <= _BY_HAND:
-        scores = queries @ turned
-        return mx.softmax(scores if mask is None else scores + mask, axis=-1) @ values
-    if heads * length * keys.shape[1] <= _BLOCK:
-        return _block(queries, turned, values, mask)
-    rows = max(1, _BLOCK // keys.shape[1])
+    positions = turned.shape[-1]
+    if heads * length * positions <= _BLOCK:
+        return _mixed(queries, turned, values, mask)
+    rows = max(1, _BLOCK // positions)
     done = []
     for head in range(heads):
-        parts = [
-            _block(
-                queries[head, first : first + rows],
-                turned[head],
-                values[head],
-                None if mask is None else mask[first : first + rows],
-            )
-            for first in range(0, length, rows)
-        ]
+        parts = []
+        for first in range(0, length, rows):
+            masked = None if mask is None else mask[first : first + rows]
+            parts.append(_mixed(queries[head, first : first + rows], turned[head], values[head], masked))
+            mx.eval(parts[-1])  # frees the scores, which the next block then reuses
         done.append(mx.concatenate(parts))
     return mx.stack(done)
 
 
-def _block(queries: mx.array, turned: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
-    scores = queries @ turned if mask is None else queries @ turned + mask
+def _mixed(queries: mx.array, turned: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
+    scores = queries @ turned
+    if mask is not None:
+        scores = scores + mask
+    if scores.size <= _BY_HAND:
+        return mx.softmax(scores, axis=-1) @ values
     numbers = view(scores)
     numbers -= numbers.max(axis=-1, keepdims=True)
     np.exp(numbers, out=numbers)
-    total = mx.array(numbers.sum(axis=-1, keepdims=True))
-    mixed = (scores @ values) / total
-    mx.eval(mixed)
-    return mixed
+    numbers /= numbers.sum(axis=-1, keepdims=True)
+    return scores @ values
 
 
 def gelu(array: mx.array) -> mx.array:

@@ -38,6 +38,7 @@ class Rules:
         if not self._timestamps:
             logits[first:] = _NEVER
             return
+        logits[self._vocabulary.last_time + 1 :] = _NEVER
         self._pair(logits, said)
         if not said:
             logits[:first] = _NEVER

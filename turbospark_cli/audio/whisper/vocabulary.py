@@ -38,6 +38,7 @@ class Vocabulary:
             raise _unusable(folder) from error
         self.size = dimensions.vocab
         self.first_time = self.no_timestamps + 1
+        self.last_time = min(self.size - 1, self.first_time + dimensions.audio_context)
         self.translate, self.transcribe = self.no_timestamps - _TRANSLATE, self.no_timestamps - _TRANSCRIBE
         self.previous, self.no_speech = self.no_timestamps - _PREVIOUS, self.no_timestamps - _NO_SPEECH
         names = [self._tokenizer.id_to_token(token) or "" for token in range(self.start + 1, self.translate)]
