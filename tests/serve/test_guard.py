@@ -124,6 +124,15 @@ async def test_a_declared_length_ends_the_body() -> None:
     assert app.seen[0].body == b"abc"
 
 
+async def test_http_2_need_not_announce_a_body() -> None:
+    for version, body in (("2", b"abc"), ("1.1", b"")):
+        app = Application()
+        client = Client(chunk(b"abc", more=False), headers=[HOST])
+        client.scope["http_version"] = version
+        await client.call(guard_of(app))
+        assert app.seen[0].body == body
+
+
 async def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
     app = Application()
     size = str(exchanges.MAX_JSON_BODY + 1).encode()

@@ -121,10 +121,9 @@ class Guard:
         is_public = scope["raw_path"] == PUBLIC_PATH and method in ("GET", "HEAD")
         if not is_public and self._access.needs_key:
             self._access.check_key(fields, scope["client"][0])
-        if method in _BODY_METHODS and (b"content-length" in fields or b"transfer-encoding" in fields):
-            length = fields.get(b"content-length")
-            declared = int(length) if length is not None and length.isdigit() else None
-            await exchange.read_body(declared, self._bodies)
+        if method in _BODY_METHODS and _has_body(scope, fields):
+            length = fields.get(b"content-length", b"")
+            await exchange.read_body(int(length) if length.isdigit() else None, self._bodies)
             if exchange.gone:
                 raise _Refused
         if self._stopping:
@@ -139,12 +138,11 @@ class Guard:
         fields = dict(raw)
         if len(raw) > MAX_HEADERS or sum(map(len, fields.values())) > MAX_HEADER_BYTES:
             raise InvalidRequest("The request has too many or too large headers.")
-        if len(fields) == len(raw):
-            host = fields.get(b"host")
-            self._access.check_host([] if host is None else [host])
-        else:
+        if len(fields) != len(raw):
             _refuse_doubled(raw)
             self._access.check_host([value for name, value in raw if name == b"host"])
+        elif fields.get(b"host") not in self._access.hosts:
+            self._access.check_host([fields[b"host"]] if b"host" in fields else [])
         origin = fields.get(b"origin")
         if origin is not None:
             self._access.check_origin(origin, fields[b"host"])
@@ -203,6 +201,12 @@ class Guard:
 
 
 INTERNAL_ERROR: Final = "The server failed to answer this request; its log says more."
+
+
+def _has_body(scope: Scope, fields: dict[bytes, bytes]) -> bool:
+    """HTTP/1 announces a body; HTTP/2 need not."""
+    announced = b"content-length" in fields or b"transfer-encoding" in fields
+    return announced or scope["http_version"] == "2"
 
 
 def _refuse_doubled(raw: list[Header]) -> None:
