@@ -7,6 +7,7 @@ the run when there are more than N; CI passes it.
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 from collections.abc import Iterator
 
@@ -19,6 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--max-skips", type=int, default=None, metavar="N", help="fail when more tests are skipped"
     )
+
+
+def pytest_configure() -> None:
+    """Lets Ctrl-C reach what tests start: a shell starts its background jobs with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _skipped(session: pytest.Session) -> int:
