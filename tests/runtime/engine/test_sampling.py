@@ -235,6 +235,11 @@ def test_uniform_has_known_values_and_stays_inside() -> None:
     assert uniform(-1, 0) == uniform(2**64 - 1, 0)
 
 
+def test_the_first_token_takes_the_first_number() -> None:
+    sampler = Sampler(Sampling(), 42, [], 10)
+    assert [sampler.next_uniform() for _ in range(3)] == [uniform(42, 0), uniform(42, 1), uniform(42, 2)]
+
+
 def test_the_ends_of_the_interval_pick_the_ends_of_the_distribution() -> None:
     weights = mx.array([[0.0, 0.25, 0.0, 0.75, 0.0]])
     smallest, largest = 0.5 / 2**23, (2**23 - 0.5) / 2**23

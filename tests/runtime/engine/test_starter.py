@@ -24,12 +24,12 @@ _QUESTIONS = (
     "What is the capital of France?",
     "Write a haiku about rain and then explain it line by line to a child.",
     "List three primes.",
-    "Repeat this text. " + "The quick brown fox jumps over the lazy dog. " * 4,
+    "Repeat this text. " + "The quick brown fox jumps over the lazy dog. " * 3,
     "日本の首都はどこですか？",
     "Say a smiley 👍🏽.",
-    "Summarize: " + "one two three four five six seven eight nine ten " * 8,
+    "Summarize: " + "one two three four five six seven eight nine ten " * 6,
 )
-_TOKENS = 8
+_TOKENS = 7
 
 
 @pytest.fixture(scope="module")

@@ -100,6 +100,10 @@ def test_options_reach_the_template() -> None:
     assert _render(source) == ""
 
 
+def test_tools_and_documents_are_none_and_not_missing() -> None:
+    assert _render("{{ tools is none and documents is none and tools is defined }}") == "True"
+
+
 def test_json_is_not_escaped_for_html() -> None:
     assert _render("{{ messages[0].content | tojson }}") == '"Be <brief>."'
     assert _render("{{ messages[1].content | tojson }}") == "\"Hé & 'hi'\""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+import mlx.core as mx
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
@@ -156,6 +157,27 @@ def test_an_aborted_sequence_leaves_the_batch_before_the_next_token(make_engine:
     driver.step()
     assert engine._batch.size == 0
     assert engine.idle
+
+
+def test_the_last_token_of_a_budget_costs_no_step_of_its_own(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine("llama-gqa")
+    steps: list[int] = []
+    decode = engine._model.decode
+
+    def counted(tokens: mx.array, caches: list[Any]) -> mx.array:
+        steps.append(tokens.shape[0])
+        return decode(tokens, caches)
+
+    monkeypatch.setattr(engine._model, "decode", counted)
+    alone(engine, request(_ids(0, 5), 1))
+    assert steps == []
+    driver = Driver(engine)
+    for number in range(3):
+        driver.start(number, request(_ids(number, 5), number + 2))
+    driver.finish()
+    assert sum(steps) == 1 + 2 + 3
 
 
 def test_aborted_while_waiting_and_while_being_read(make_engine: MakeEngine) -> None:

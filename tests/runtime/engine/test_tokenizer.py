@@ -87,6 +87,12 @@ def test_ascii_before_a_broken_byte_stays_said() -> None:
     assert shown == ["O", "", "\ufffd a"]
 
 
+def test_a_character_before_a_broken_byte_is_not_said_twice_nor_cut() -> None:
+    stream = TokenStream(_FALLBACK)
+    ids = [*map(_byte, "日".encode()), _byte(0xD0), _word("▁a")]
+    assert [stream.step(token_id) for token_id in ids] == ["", "", "日", "", "\ufffd a"]
+
+
 def _written(folder: Path, raw: RawTokenizer, **files: Any) -> Tokenizer:
     folder.mkdir(exist_ok=True)
     raw.save(str(folder / "tokenizer.json"))
