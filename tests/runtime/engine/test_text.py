@@ -4,92 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import hypothesis.strategies as st
 import mlx.core as mx
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.runtime.engine.conftest import MakeEngine
-from tests.runtime.engine.driver import Answer, Driver, alone, assert_same, request
+from tests.runtime.engine.driver import Answer, Driver, alone, request
 from turbospark_cli.runtime.engine import text as text_module
 from turbospark_cli.runtime.engine.sequence import Prompt
 from turbospark_cli.runtime.engine.text import TextEngine
-from turbospark_cli.runtime.events import Failed, Finished, Started
+from turbospark_cli.runtime.events import Finished, Started
 from turbospark_cli.runtime.requests import ChatPrompt, GenerationRequest, Message, Sampling, TextPrompt
-
-_FAULT = Failed("internal_error", "The engine met an error while generating; try again.")
 
 
 def _ids(number: int, length: int) -> list[int]:
     return [(number * 37 + place * place * 11 + place) % 256 for place in range(length)]
-
-
-def _machine(engine: TextEngine) -> type[RuleBasedStateMachine]:
-    """Requests that come, go and are aborted in any order, over one engine that is used again and again."""
-    menu = [
-        request(_ids(number, length), tokens, sampling=sampling)
-        for number, (length, tokens, sampling) in enumerate(
-            [
-                (1, 9, Sampling(temperature=0)),
-                (40, 1, Sampling(temperature=0)),
-                (3, 14, Sampling(temperature=1.0, seed=3)),
-                (200, 6, Sampling(temperature=0)),
-                (70, 12, Sampling(temperature=0.8, top_p=0.8, seed=4)),
-                (2, 2, Sampling(temperature=0, presence_penalty=1.0)),
-            ]
-        )
-    ]
-    solo = [alone(engine, wanted) for wanted in menu]
-
-    class Machine(RuleBasedStateMachine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.driver = Driver(engine)
-            self.asked: dict[int, int] = {}
-
-        @rule(choice=st.integers(0, len(menu) - 1))
-        def start(self, choice: int) -> None:
-            number = len(self.asked)
-            self.asked[number] = choice
-            self.driver.start(number, menu[choice])
-
-        @rule(steps=st.integers(1, 6))
-        def step(self, steps: int) -> None:
-            for _ in range(steps):
-                self.driver.step()
-
-        @precondition(lambda self: self.driver.answers)
-        @rule(data=st.data())
-        def abort(self, data: st.DataObject) -> None:
-            self.driver.abort(data.draw(st.sampled_from(sorted(self.driver.answers))))
-
-        @rule(number=st.integers(10_000, 10_003))
-        def abort_somebody_unknown(self, number: int) -> None:
-            engine.abort(number)
-
-        def teardown(self) -> None:
-            self.driver.finish()
-            for number, answer in self.driver.answers.items():
-                expected = solo[self.asked[number]]
-                assert_same(answer, expected.pieces)
-                assert answer.end == expected.end
-
-    return Machine
-
-
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma3", "qwen3_next"])
-def test_any_order_of_joining_leaving_and_aborting(family: str, make_engine: MakeEngine) -> None:
-    run_state_machine_as_test(
-        _machine(make_engine(family, max_batch=4)),
-        settings=settings(
-            max_examples=12,
-            stateful_step_count=25,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
 
 
 def test_one_at_a_time_where_a_family_cannot_share_a_step(make_engine: MakeEngine) -> None:
@@ -258,78 +186,6 @@ def test_chat_and_text_prompts_give_the_ids_of_template_and_tokenizer(make_engin
     assert engine.prepare(chat).ids == engine._tokenizer.encode(text, special_tokens=False)
     raw = GenerationRequest("m", TextPrompt("hé"), max_tokens=1)
     assert engine.prepare(raw) == Prompt(engine._tokenizer.encode("hé", special_tokens=True), 1)
-
-
-class _Breaking:
-    """Stands in for a model call that raises from its `after`-th time on, `times` times."""
-
-    def __init__(self, call: Any, after: int, times: int = 1) -> None:
-        self._call, self._after, self._left = call, after, times
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._after > 0:
-            self._after -= 1
-        elif self._left:
-            self._left -= 1
-            raise RuntimeError("[metal] out of memory")
-        return self._call(*args, **kwargs)
-
-
-def test_a_prompt_that_cannot_be_read_fails_alone(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = make_engine("llama-gqa")
-    expected = alone(engine, request(_ids(0, 5), 12))
-    driver = Driver(engine)
-    driver.start(0, request(_ids(0, 5), 12))
-    driver.step()
-    monkeypatch.setattr(engine._model, "read_last", _Breaking(engine._model.read_last, after=0))
-    driver.start(1, request(_ids(1, 5), 12))
-    driver.start(2, request(_ids(2, 5), 12))
-    driver.finish()
-    assert driver.answers[1].end == _FAULT
-    assert not driver.answers[1].tokens
-    assert_same(driver.answers[0], expected.pieces)
-    assert isinstance(driver.answers[2].end, Finished)
-
-
-def test_a_step_that_raises_ends_its_rows_and_the_engine_goes_on(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = make_engine("llama-gqa", max_batch=3)
-    driver = Driver(engine)
-    monkeypatch.setattr(engine._model, "decode", _Breaking(engine._model.decode, after=4))
-    for number in range(5):
-        driver.start(number, request(_ids(number, 5), 12))
-    driver.finish()
-    ends = [answer.end for answer in driver.answers.values()]
-    assert ends[:3] == [_FAULT] * 3
-    assert all(isinstance(end, Finished) for end in ends[3:])
-    assert alone(engine, request(_ids(0, 5), 3)).end is not None
-
-
-@pytest.mark.parametrize("round_", range(5))
-def test_a_fault_on_looking_at_tokens_loses_nobody(
-    round_: int, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows that only wait for their last token are in the round, too."""
-    engine = make_engine("llama-gqa")
-    driver = Driver(engine)
-    for number in range(3):  # budgets 1, 2, 3: at every round somebody is at the end
-        driver.start(number, request(_ids(number, 3), number + 1))
-    monkeypatch.setattr(engine, "_collect", _Breaking(engine._collect, after=round_))
-    driver.finish()  # asserts that all have ended
-
-
-def test_the_fault_of_one_round_is_told_without_its_words(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = make_engine("llama-gqa")
-    monkeypatch.setattr(engine._model, "decode", _Breaking(engine._model.decode, after=0))
-    answer = alone(engine, request(_ids(0, 3), 3))
-    assert answer.end == _FAULT
-    assert "out of memory" not in caplog.text
-    assert "RuntimeError" in caplog.text
 
 
 @pytest.mark.parametrize(
