@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from turbospark_cli.runtime.engine import device
+
 _SKIPPED = pytest.StashKey[int]()
 
 
@@ -23,8 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Lets Ctrl-C reach what tests start: a shell starts its background jobs with SIGINT ignored."""
+    """Lets Ctrl-C reach what tests start (background jobs begin with SIGINT ignored); loads a BLAS."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # PERF: MLX takes the BLAS that is loaded when its first import comes, and several test modules import it.
+    device.load_blas()
 
 
 def _skipped(session: pytest.Session) -> int:
