@@ -114,6 +114,8 @@ class Guard:
         """Everything that must be true before the application sees the request."""
         scope = exchange.scope
         method = scope["method"]
+        if scope["http_version"] == "1":  # Granian's word for 1.0, which Falcon does not know
+            scope["http_version"] = "1.0"
         fields = self._check_headers(scope, exchange)
         if method == "OPTIONS" and b"origin" in fields and b"access-control-request-method" in fields:
             await self._preflight(exchange, fields)
@@ -125,6 +127,7 @@ class Guard:
             length = fields.get(b"content-length", b"")
             await exchange.read_body(int(length) if length.isdigit() else None, self._bodies)
             if exchange.gone:
+                await self._answer_broken(exchange)
                 raise _Refused
         if self._stopping:
             exchange.close = True
@@ -184,6 +187,13 @@ class Guard:
         await exchange.answer(error.status, self._error_body(path, error), headers)
         if isinstance(error, PayloadTooLarge):
             await exchange.drain()
+
+    async def _answer_broken(self, exchange: Exchange) -> None:
+        """A body that broke off: its client has left, or sent chunks that are none and still listens."""
+        exchange.close = True
+        error = InvalidRequest("The request body broke off, or its chunks cannot be read.")
+        body = self._error_body(exchange.scope["path"], error)
+        await exchange.answer(error.status, body, [(b"content-type", b"application/json")])
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The same rules; a refusal before the handshake is always HTTP 403."""
