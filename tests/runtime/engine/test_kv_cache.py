@@ -64,7 +64,7 @@ def test_advance_moves_positions_ends_and_masks() -> None:
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=7).map(lambda x: sorted(x, reverse=True)))
 def test_rows_is_the_inverse_of_fill(lengths: list[int]) -> None:
     rows = [_row(length, number) for number, length in enumerate(lengths)]
-    cache = BucketedCache(Layout(lengths))
+    cache = BucketedCache(Layout(lengths), fold_groups=False)
     cache.fill(rows)
     for (keys, values), (got_keys, got_values) in zip(rows, cache.rows(), strict=True):
         assert _equal(keys, got_keys)
@@ -79,13 +79,14 @@ def _plain_attention(queries: mx.array, keys: mx.array, values: mx.array) -> mx.
     return weights @ values
 
 
+@pytest.mark.parametrize("fold", [True, False])
 @pytest.mark.parametrize("heads", [2, 6])
 @pytest.mark.parametrize("lengths", [[3], [9, 9], [300, 290, 290, 12, 1], [256, 255]])
-def test_attend_is_attention_over_each_rows_own_tokens(heads: int, lengths: list[int]) -> None:
+def test_attend_is_attention_over_each_rows_own_tokens(fold: bool, heads: int, lengths: list[int]) -> None:
     """For long enough that every buffer grows."""
     rows = [_row(length, number) for number, length in enumerate(lengths)]
     layout = Layout(lengths)
-    cache = BucketedCache(layout)
+    cache = BucketedCache(layout, fold)
     cache.fill(rows)
     for step in range(262):
         layout.advance()
@@ -114,7 +115,7 @@ def test_sinks_take_their_share_of_the_attention() -> None:
     lengths = [5, 3]
     rows = [_row(length, number) for number, length in enumerate(lengths)]
     layout = Layout(lengths)
-    cache = BucketedCache(layout)
+    cache = BucketedCache(layout, fold_groups=True)
     cache.fill(rows)
     layout.advance()
     new = [_row(1, 50 + number) for number in range(2)]
@@ -138,7 +139,7 @@ def test_sinks_take_their_share_of_the_attention() -> None:
 def test_masks_and_windows_of_a_models_own_are_not_for_buckets() -> None:
     from turbospark_cli.runtime.engine import mlx_models
 
-    cache = BucketedCache(Layout([2]))
+    cache = BucketedCache(Layout([2]), fold_groups=False)
     assert cache.make_mask(1) is None  # type: ignore[func-returns-value]
     with pytest.raises(ValueError, match="window"):
         cache.make_mask(1, return_array=False, window_size=16)

@@ -70,9 +70,10 @@ class Layout:
 class BucketedCache:
     """One layer's keys and values for the whole batch."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, fold_groups: bool) -> None:
         self.layout = layout
         self.attended = False  # for the check that a model reaches `attend` at all
+        self._fold_groups = fold_groups
         self._buffers: list[tuple[mx.array, mx.array]] = []
 
     @property
@@ -119,9 +120,7 @@ class BucketedCache:
             part = slice(bucket.start, bucket.stop)
             stored_keys, stored_values = self._append(i, bucket, keys[part], values[part])
             outputs.append(
-                mx.fast.scaled_dot_product_attention(
-                    queries[part], stored_keys, stored_values, scale=scale, mask=bucket.mask, sinks=sinks
-                )
+                self._attention(queries[part], stored_keys, stored_values, scale, bucket.mask, sinks)
             )
         return outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
 
@@ -133,6 +132,27 @@ class BucketedCache:
         all_values[:, :, bucket.end - 1 : bucket.end] = values
         self._buffers[i] = (all_keys, all_values)
         return all_keys[:, :, : bucket.end], all_values[:, :, : bucket.end]
+
+    def _attention(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        scale: float,
+        mask: mx.array | None,
+        sinks: mx.array | None,
+    ) -> mx.array:
+        rows, heads, _, dim = queries.shape
+        groups = keys.shape[1]
+        if not self._fold_groups or sinks is not None or heads == groups:
+            return mx.fast.scaled_dot_product_attention(
+                queries, keys, values, scale=scale, mask=mask, sinks=sinks
+            )
+        # PERF: query heads that share a key head become the rows of one product, so that a CPU
+        # reads the keys once instead of once per head.
+        folded = queries.reshape(rows, groups, heads // groups, dim)
+        out = mx.fast.scaled_dot_product_attention(folded, keys, values, scale=scale, mask=mask)
+        return out.reshape(rows, heads, 1, values.shape[-1])
 
 
 def _stack(rows: Sequence[mx.array], bucket: _Bucket) -> mx.array:

@@ -68,7 +68,7 @@ class TextEngine:
         model = loader.load(folder, config, device)
         self._tokenizer = Tokenizer(folder)
         self._recommended = recommended.read(folder)
-        self._model = TextModel(model)
+        self._model = TextModel(model, device)
         self._device = device
         self._max_batch = max_batch if self._model.batchable else 1
         context = _context_length(config)

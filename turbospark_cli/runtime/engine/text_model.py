@@ -14,6 +14,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from turbospark_cli.errors import InvalidRequest
+from turbospark_cli.runtime.engine.device import Device
 from turbospark_cli.runtime.engine.kv_cache import BucketedCache, Layout
 from turbospark_cli.runtime.engine.mlx_models import KVCache, make_prompt_cache
 
@@ -27,9 +28,10 @@ _SAME: Final = 1e-4  # for the very same operations
 class TextModel:
     """One loaded model; `vocab_size` is the width of its logits, which is what token ids must stay below."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, device: Device) -> None:
         """Raises InvalidRequest when the model does not run on this device."""
         self._model: Any = model
+        self._device = device
         try:
             reference = self._model(mx.array([_PROBE]), cache=self.new_cache())
             mx.eval(reference)
@@ -67,7 +69,8 @@ class TextModel:
 
     def batch_caches(self, layout: Layout) -> list[BucketedCache | None]:
         """An empty bucketed cache for each layer that takes one; None for a layer of another kind."""
-        return [BucketedCache(layout) if bucketed else None for bucketed in self._bucketed]
+        fold = self._device.kind == "cpu"
+        return [BucketedCache(layout, fold) if bucketed else None for bucketed in self._bucketed]
 
     def _find_head(self, reference: mx.array) -> Callable[[mx.array], mx.array] | None:
         """The output head, if head(body(x)) is all that the model does; `reference` is what it does."""
