@@ -7,10 +7,13 @@ the run when there are more than N; CI passes it.
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 from collections.abc import Iterator
 
 import pytest
+
+from turbospark_cli.runtime.engine import device
 
 _SKIPPED = pytest.StashKey[int]()
 
@@ -19,6 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--max-skips", type=int, default=None, metavar="N", help="fail when more tests are skipped"
     )
+
+
+def pytest_configure() -> None:
+    """Lets Ctrl-C reach what tests start (background jobs begin with SIGINT ignored); loads a BLAS."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # PERF: MLX takes the BLAS that is loaded when its first import comes, and several test modules import it.
+    device.load_blas()
 
 
 def _skipped(session: pytest.Session) -> int:

@@ -242,6 +242,45 @@ def test_a_reader_who_leaves_is_no_failure(tmp_path: Path) -> None:
     assert (process.returncode, said) == (0, "")
 
 
+def test_ctrl_c_while_the_program_is_still_being_imported_is_quiet() -> None:
+    script = (
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'turbospark_cli.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from turbospark_cli.__main__ import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("--version >&-", 0), ("--version <&- >&- 2>&-", 0), ("run any <&-", 2)]
+)
+def test_it_runs_without_a_standard_stream(arguments: str, code: int) -> None:
+    """As a service or a cron job may start it."""
+    command = f'exec "{sys.executable}" -m turbospark_cli {arguments}'
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.returncode == code
+    assert "fault" not in ended.stderr
+
+
+def test_text_that_the_terminal_cannot_show_does_not_end_the_answer() -> None:
+    script = (
+        "from turbospark_cli import cli, console\n"
+        "cli.run_guarded(lambda: console.print_out('caf\\xe9 \\u2014'))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        check=False,
+    )
+    assert (ended.stdout, ended.stderr) == (b"caf\xe9 ?\n", b"")
+
+
 def test_colour_can_be_turned_off_for_every_command() -> None:
     assert turbospark("--no-color", "sreve").stderr.startswith("error: ")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 
 from turbospark_cli import console
-from turbospark_cli.errors import ModelNotFound, UsageError
+from turbospark_cli.errors import ModelNotFound, TurbosparkError, UsageError
 from turbospark_cli.progress import lines, size_text
 
 
@@ -208,3 +209,16 @@ def test_a_closed_pipe_ends_nothing() -> None:
         os.close(read)
         _, said = process.communicate("go\n")
     assert (process.returncode, said) == (0, "still alive\n")
+
+
+def test_an_output_that_is_full_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(_Terminal):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def fileno(self) -> int:
+            raise ValueError
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(TurbosparkError, match=r"The output cannot be written: No space left on device\."):
+        console.print_out("result")

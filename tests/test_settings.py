@@ -248,3 +248,31 @@ def test_a_key_in_a_config_that_others_can_read_is_warned_of(
     file.chmod(0o644)
     settings.load()
     assert f"chmod 600 {file}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "host", ["a b", "http://a.example", "a.example/", "a.example:x", "*", "user@a.example"]
+)
+def test_what_no_host_header_can_say_is_refused(host: str) -> None:
+    with pytest.raises(UsageError, match="allowed_host must be a list of host names"):
+        settings.load(allowed_host=[host])
+
+
+@pytest.mark.parametrize(
+    "host", ["a.example", "a.example:443", "192.168.1.20", "[fd7a::1]:8080", "my_mac.local"]
+)
+def test_host_names(host: str) -> None:
+    assert settings.load(allowed_host=[host]).settings.allowed_host == (host,)
+
+
+@pytest.mark.parametrize("origin", ["a.example", "https://a.example/chat", "https://", "http://a b"])
+def test_what_no_browser_sends_as_origin_is_refused(origin: str) -> None:
+    with pytest.raises(UsageError, match="allowed_origin must be a list of origins"):
+        settings.load(allowed_origin=[origin])
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://a.example", "https://a.example/", "app://obsidian.md", "null", "*"]
+)
+def test_origins(origin: str) -> None:
+    assert settings.load(allowed_origin=[origin]).settings.allowed_origin == (origin,)

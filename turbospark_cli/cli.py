@@ -193,7 +193,7 @@ for _row in COMMANDS:
 
 
 def main() -> None:
-    """Entry of the script `turbospark`: run the command line and exit with its code."""
+    """Run the command line and exit with its code."""
     if COMPLETE_VARIABLE in os.environ:
         # Typer renders the help of completions through rich whenever that can be imported; a Tab press
         # must not wait for it.
@@ -204,6 +204,7 @@ def main() -> None:
 
 def run_guarded(action: Callable[[], object]) -> int:
     """Call `action` and turn whatever it raises into an exit code, with the error on stderr."""
+    console.prepare()
     try:
         result = action()
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ Colour follows NO_COLOR, `--no-color`, TERM=dumb and the kind of stream, and nev
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,18 @@ _RESET = "\x1b[0m"
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 _no_color = False
+
+
+def prepare() -> None:
+    """Make the standard streams usable, whatever the program was started with.
+
+    One that is missing (a service, `<&-`) becomes the null device; what stdout's encoding lacks becomes `?`.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def configure(no_color: bool) -> None:
@@ -63,12 +76,20 @@ def drop_stdout() -> None:
 
 
 def write_out(text: str) -> None:
-    """Stream `text` to stdout at once, without a line end. Raises BrokenPipeError.
+    """Stream `text` to stdout at once, without a line end.
+
+    Raises BrokenPipeError, and TurbosparkError for an output that fails otherwise, such as a full disk.
 
     SAFETY: a terminal gets no control characters, since a model could write escape sequences.
     """
-    sys.stdout.write(text.translate(_CONTROLS) if sys.stdout.isatty() else text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text.translate(_CONTROLS) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_stdout()
+        raise TurbosparkError(f"The output cannot be written: {error.strerror}.") from error
 
 
 def print_out(text: str) -> None:

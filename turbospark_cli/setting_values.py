@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 Parse = Callable[[object], object]  # raises ValueError whose text completes "NAME must be ..."
+
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]{1,5})?", re.ASCII)
+_ORIGIN: Final = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\s/@?#]+/?")  # as a browser writes it
 
 
 def integer(least: int, most: int | None = None) -> Parse:
@@ -80,3 +85,17 @@ def names(value: object) -> tuple[str, ...]:
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise ValueError("a list of names")
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def hosts(value: object) -> tuple[str, ...]:
+    return _all_like(_HOST, names(value), "a list of host names like box.example or box.example:443")
+
+
+def origins(value: object) -> tuple[str, ...]:
+    return _all_like(_ORIGIN, names(value), "a list of origins like https://app.example, or *")
+
+
+def _all_like(form: re.Pattern[str], parts: tuple[str, ...], expected: str) -> tuple[str, ...]:
+    if not all(form.fullmatch(part) for part in parts):
+        raise ValueError(expected)
+    return parts

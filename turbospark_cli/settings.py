@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from turbospark_cli import console
 from turbospark_cli.errors import UsageError
 from turbospark_cli.nearest import nearest
-from turbospark_cli.setting_values import Parse, boolean, choice, integer, names, path, seconds, text
+from turbospark_cli.setting_values import Parse, boolean, choice, hosts, integer, origins, path, seconds, text
 
 CONFIG_NAME: Final = "config.toml"
 SOURCE_DEFAULT: Final = "default"
@@ -59,10 +59,10 @@ class Settings:
         ),
     )
     allowed_host: tuple[str, ...] = field(
-        default=(), metadata=_about("allowed_host", names, "Further Host names that requests may carry.")
+        default=(), metadata=_about("allowed_host", hosts, "Further Host names that requests may carry.")
     )
     allowed_origin: tuple[str, ...] = field(
-        default=(), metadata=_about("allowed_origin", names, "Web origins that may call the server.")
+        default=(), metadata=_about("allowed_origin", origins, "Web origins that may call the server.")
     )
     api_key: str | None = field(
         default=None,

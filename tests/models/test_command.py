@@ -172,3 +172,22 @@ def test_top_level_spellings(run: Run, store: Store) -> None:
     publish(store, "good")
     assert run("ls", "-q").out == run("list", "-q").out == "good\n"
     assert run("rm", "good", "-y").code == 0
+
+
+def test_no_install_of_a_kind_is_not_no_install_at_all(run: Run, store: Store) -> None:
+    publish(store, "tiny")
+    assert run("models", "list", "--kind", "image") == Result(0, "", "No model of kind image is installed.\n")
+
+
+def test_an_install_that_cannot_be_used_can_be_removed(run: Run, store: Store) -> None:
+    path = publish(store, "tiny").path
+    (path / "receipt.json").write_text("{}")
+    shown = run("models", "show", "tiny")
+    assert shown.code == 1
+    assert "hint: `turbospark models rm tiny` removes it." in shown.err
+    assert run("models", "rm", "tiny").code == 2
+    removed = run("models", "rm", "tiny", "-y")
+    assert (removed.code, removed.out) == (0, "")
+    assert "Removed tiny" in removed.err
+    assert not path.exists()
+    assert run("models", "rm", "tiny", "-y").code == 3

@@ -56,7 +56,7 @@ def test_publish_find_list_remove(store: Store) -> None:
     assert install.path == store.home / "models" / "text" / "a.gturbo"
     assert receipt.is_intact(install.path, install.receipt)
     assert completion.read_names(store.home) == ["a", "b"]
-    freed = store.remove(install)
+    freed = store.remove(install.path)
     assert freed >= len("weights")
     assert not install.path.exists()
     assert completion.read_names(store.home) == ["b"]
@@ -152,7 +152,7 @@ def test_use_is_remembered_and_forgotten_with_the_install(store: Store) -> None:
     assert install.used is None
     store.mark_used(install)
     assert store.find("a").used is not None
-    store.remove(install)
+    store.remove(install.path)
     assert publish(store, "a").used is None
 
 

@@ -112,20 +112,29 @@ StartServer = Callable[..., ServerProcess]
 
 
 @pytest.fixture(scope="session")
-def start_scripted(tokenizer_folder: Path, script_file: Path) -> Iterator[StartServer]:
-    """Starts scripted servers on free ports; those that still run at the end are ended."""
+def start_server() -> Iterator[StartServer]:
+    """Starts servers; those that still run at the end are ended."""
     started: list[ServerProcess] = []
 
     def start(*flags: str, env: dict[str, str] | None = None) -> ServerProcess:
-        common = ("--scripted", "--tokenizer", str(tokenizer_folder), "--script", str(script_file))
-        server = ServerProcess(*common, "--port", "0", "--json", *flags, env=env)
-        started.append(server)
-        return server
+        started.append(ServerProcess(*flags, env=env))
+        return started[-1]
 
     yield start
     for server in started:
         if server.process.poll() is None:
             server.end()
+
+
+@pytest.fixture(scope="session")
+def start_scripted(tokenizer_folder: Path, script_file: Path, start_server: StartServer) -> StartServer:
+    """Starts scripted servers on free ports."""
+
+    def start(*flags: str, env: dict[str, str] | None = None) -> ServerProcess:
+        common = ("--scripted", "--tokenizer", str(tokenizer_folder), "--script", str(script_file))
+        return start_server(*common, "--port", "0", "--json", *flags, env=env)
+
+    return start
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,15 @@ async def test_a_declared_length_ends_the_body() -> None:
     assert app.seen[0].body == b"abc"
 
 
+async def test_http_2_need_not_announce_a_body() -> None:
+    for version, body in (("2", b"abc"), ("1.1", b"")):
+        app = Application()
+        client = Client(chunk(b"abc", more=False), headers=[HOST])
+        client.scope["http_version"] = version
+        await client.call(guard_of(app))
+        assert app.seen[0].body == body
+
+
 async def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
     app = Application()
     size = str(exchanges.MAX_JSON_BODY + 1).encode()
@@ -155,13 +164,14 @@ async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert not app.seen
 
 
-async def test_a_client_that_leaves_before_its_body_is_not_answered() -> None:
+async def test_a_body_that_breaks_off_is_refused_unseen() -> None:
     app, watcher = Application(), Watcher()
     client = Client(chunk(b"{", more=True), DISCONNECT)
     await client.call(guard_of(app, watcher=watcher))
-    assert client.sent == []
+    assert client.status == 400
+    assert client.headers[b"connection"] == b"close"
     assert not app.seen
-    assert watcher.answers == [("/v1/x", 0, True)]
+    assert watcher.answers == [("/v1/x", 400, True)]
 
 
 async def test_a_client_that_leaves_cancels_its_request() -> None:

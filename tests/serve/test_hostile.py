@@ -259,3 +259,26 @@ def test_preflight_of_an_allowed_page(scripted: Any) -> None:
     actual = httpx2.post(scripted.url + CHAT, json=ASK, headers={"origin": "http://localhost:3000"})
     assert actual.status_code == 200
     assert actual.headers["access-control-allow-origin"] == "http://localhost:3000"
+
+
+def test_http_1_0_is_answered_too(scripted: Any) -> None:
+    """As nginx asks by default: whole answers and streams, which then end with the connection."""
+    head = f"Host: 127.0.0.1:{scripted.port}\r\n"
+    status, body = raw(scripted, f"GET /v1/models HTTP/1.0\r\n{head}\r\n".encode())
+    assert status == 200
+    assert json.loads(body)["object"] == "list"
+    asked = json.dumps({**ASK, "stream": True}).encode()
+    head += f"Content-Length: {len(asked)}\r\n"
+    with scripted.connect() as sock:
+        sock.sendall(f"POST {CHAT} HTTP/1.0\r\n{head}\r\n".encode() + asked)
+        received = b"".join(iter(lambda: receive(sock), b""))
+    assert received.split(b"\r\n", 1)[0].endswith(b" 200 OK")
+    assert received.endswith(b"data: [DONE]\n\n")
+
+
+def test_broken_chunks_are_400_in_the_envelope(scripted: Any) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1:{scripted.port}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for chunks in (b"zz\r\nxx", b"5\r\n{ignored", b"ffffffffffffffffff\r\n{"):
+        status, body = raw(scripted, head.encode() + chunks)
+        assert status == 400
+        assert_envelope(body)

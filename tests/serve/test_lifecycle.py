@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,27 @@ def reset(sock: socket.socket) -> None:
 
 
 def engine_pid(server: Any) -> int:
+    """The server's one child."""
+    for pid, parent in processes():
+        if parent == server.process.pid:
+            return pid
+    raise AssertionError("no engine")
+
+
+def processes() -> Iterator[tuple[int, int]]:
+    """Every process and its parent; /proc where there is one, since a bare container has no ps."""
+    if not Path("/proc/self/stat").exists():
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+        for line in listed.stdout.splitlines():
+            pid, parent = line.split()
+            yield int(pid), int(parent)
+        return
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
+        except OSError:  # it has ended meanwhile
             continue
-        if int(fields[1]) == server.process.pid:
-            return int(path.parent.name)
-    raise AssertionError("no engine")
+        yield int(path.parent.name), int(fields[1])
 
 
 @pytest.mark.parametrize("stream", [True, False])

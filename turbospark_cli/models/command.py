@@ -99,7 +99,7 @@ def list_models(
         for item in items:
             console.print_out(item["name"])
     else:
-        _print_table(items, available)
+        _print_table(items, available, kind)
 
 
 app.command("ls", hidden=True, help="Same as list.")(list_models)
@@ -142,15 +142,16 @@ def remove_models(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
 ) -> None:
     """Remove installed models."""
+    from turbospark_cli.models.store import size_of
     from turbospark_cli.progress import size_text
 
     store = _store()
-    installs = [store.find(each) for each in dict.fromkeys(name)]
-    sizes = ", ".join(f"{install.id} ({size_text(install.receipt.size)})" for install in installs)
+    folders = [store.removable(each) for each in dict.fromkeys(name)]
+    sizes = ", ".join(f"{folder.stem} ({size_text(size_of(folder))})" for folder in folders)
     if not yes and not console.confirm(f"Remove {sizes}?"):
         raise TurbosparkError("Nothing was removed.")
-    for install in installs:
-        console.note(f"Removed {install.id}; {size_text(store.remove(install))} are free again.")
+    for folder in folders:
+        console.note(f"Removed {folder.stem}; {size_text(store.remove(folder))} are free again.")
 
 
 def _store() -> Store:
@@ -177,9 +178,12 @@ def _print_plan(store: Store, alias: str, as_json: bool) -> None:
     console.print_out(f"{alias} {state} from {sources}, {size_text(row.disk)} in {plan['path']}")
 
 
-def _print_table(items: list[dict[str, Any]], available: bool) -> None:
+def _print_table(items: list[dict[str, Any]], available: bool, kind: str | None) -> None:
     from turbospark_cli.models import catalog, views
 
+    if not items and kind is not None:
+        console.note(f"No model of kind {kind} is {'in the catalog' if available else 'installed'}.")
+        return
     if not items:
         console.note(
             f"No model is installed; `turbospark models pull {catalog.STARTER}` installs the starter."

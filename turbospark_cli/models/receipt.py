@@ -93,19 +93,22 @@ def read(folder: Path) -> Receipt:
     path = folder / FILE_NAME
     if not path.is_file():  # SAFETY: a FIFO by this name would block its reader for ever
         raise _without_receipt(folder)
+    removal = f"`turbospark models rm {folder.stem}` removes it."
     try:
         if path.stat().st_size > _LARGEST:
-            raise CorruptInstall(f"The receipt of {folder.name} is too large to be one.")
+            raise CorruptInstall(f"The receipt of {folder.name} is too large to be one.", hint=removal)
         receipt = msgspec.json.decode(path.read_bytes(), type=Receipt)
     except (OSError, msgspec.DecodeError) as error:
-        raise CorruptInstall(f"The receipt of {folder.name} cannot be read: {error}.") from error
+        raise CorruptInstall(
+            f"The receipt of {folder.name} cannot be read: {error}.", hint=removal
+        ) from error
     if receipt.schema_version != SCHEMA_VERSION:
         raise CorruptInstall(
             f"{folder.name} was installed by another version (schema {receipt.schema_version}).",
             hint=f"`turbospark models pull --force {receipt.alias}` installs it anew.",
         )
     if not names.is_alias(receipt.alias) or not all(names.is_safe_file(file.path) for file in receipt.files):
-        raise CorruptInstall(f"The receipt of {folder.name} names files outside of its folder.")
+        raise CorruptInstall(f"The receipt of {folder.name} names files outside of its folder.", hint=removal)
     return receipt
 
 

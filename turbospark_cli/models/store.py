@@ -43,6 +43,11 @@ class Install:
         return self.receipt.kind
 
 
+def size_of(folder: Path) -> int:
+    """The bytes of all files under `folder`."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 class Store:
     """All installs under one home folder; nothing is created before the first pull."""
 
@@ -81,18 +86,25 @@ class Store:
         Raises ModelNotFound, which names what to pull or the three nearest names; CorruptInstall when it is
         there and cannot be used.
         """
-        for path in self._folders():
-            if path.name == f"{name}{SUFFIX}":
-                return self._open(path)
-        raise self._missing(name)
+        return self._open(self._locate(name))
 
-    def remove(self, install: Install) -> int:
-        """Delete an install; the bytes that became free."""
-        with staging.folder(self.incoming, install.id) as aside:
-            freed = sum(path.stat().st_size for path in install.path.rglob("*") if path.is_file())
-            install.path.rename(aside / "removed")
-            staging.sync(install.path.parent)
-        self._stamp(install).unlink(missing_ok=True)
+    def removable(self, name: str) -> Path:
+        """The folder of the install called `name`, whether it can be used or not.
+
+        Raises ModelNotFound, and CorruptInstall for a folder without a receipt, which is not ours to delete.
+        """
+        path = self._locate(name)
+        if not (path / receipt.FILE_NAME).is_file():
+            self._open(path)
+        return path
+
+    def remove(self, folder: Path) -> int:
+        """Delete the install in `folder`; the bytes that became free."""
+        with staging.folder(self.incoming, folder.stem) as aside:
+            freed = size_of(folder)
+            folder.rename(aside / "removed")
+            staging.sync(folder.parent)
+        self._stamp(folder).unlink(missing_ok=True)
         self._remember_names()
         return freed
 
@@ -114,7 +126,7 @@ class Store:
 
     def mark_used(self, install: Install) -> None:
         """Remember that a model was loaded from `install` now."""
-        stamp = self._stamp(install)
+        stamp = self._stamp(install.path)
         with contextlib.suppress(OSError):
             stamp.parent.mkdir(parents=True, exist_ok=True)
             stamp.touch()
@@ -136,12 +148,18 @@ class Store:
             )
         install = Install(path, facts)
         with contextlib.suppress(OSError):
-            seconds = self._stamp(install).stat().st_mtime
+            seconds = self._stamp(path).stat().st_mtime
             return Install(path, facts, dt.datetime.fromtimestamp(seconds, dt.UTC))
         return install
 
-    def _stamp(self, install: Install) -> Path:
-        return self.home / "cache" / "used" / install.kind / install.id
+    def _locate(self, name: str) -> Path:
+        for path in self._folders():
+            if path.name == f"{name}{SUFFIX}":
+                return path
+        raise self._missing(name)
+
+    def _stamp(self, folder: Path) -> Path:
+        return self.home / "cache" / "used" / folder.parent.name / folder.stem
 
     def _remember_names(self) -> None:
         completion.write_names(self.home, [install.id for install in self.list()])

@@ -62,3 +62,4 @@ class GenerationRequest(Struct, frozen=True, omit_defaults=True):
     stop: tuple[str, ...] = ()
     top_logprobs: int | None = None  # None: no logprobs; 0: the chosen token only
     ignore_eos: bool = False
+    stream: bool = True  # False: after the first words the rest may be told at the end, all at once

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from granian._granian import SocketHolder
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Application(Protocol):
     """The ASGI application with its door."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
 
     def stop(self) -> None:
         """New requests are refused from now on."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turbospark_cli.runtime.engine.tokenizer import TokenStream
+from turbospark_cli.runtime.engine.token_stream import TextStream
 
 
 class AnswerText:
     """The text side of one sequence."""
 
-    def __init__(self, stream: TokenStream, stops: Sequence[str]) -> None:
+    def __init__(self, stream: TextStream, stops: Sequence[str]) -> None:
         self._stream = stream
         self._stops = tuple(stops)
         self._held = ""

@@ -87,7 +87,8 @@ def select(blas: str) -> Device:
         return Device("metal", "Metal", prefill_chunk=512)
     if hasattr(mx, "cuda") and mx.cuda.is_available():
         return Device("cuda", "CUDA", prefill_chunk=512)
-    # MLX's compiled kernels need a C++ compiler at run time on a CPU, and are no faster there.
+    # SAFETY: on a CPU MLX compiles kernels with the system's C++ compiler and loads them from a path in the
+    # shared temporary folder that anybody can guess. They gain a few percent and cost seconds at the start.
     mx.disable_compile()
     return Device("cpu", f"CPU, {blas}", prefill_chunk=128)
 

@@ -125,6 +125,7 @@ def _dense_bytes(model: nn.Module) -> int:
 
 def _unpack(module: Any) -> nn.Module:
     """The dense float32 twin of a quantized linear layer or embedding."""
+    module.set_dtype(mx.float32)  # before unpacking: half-precision scales would round every weight
     weight = mx.dequantize(
         module.weight,
         module.scales,

@@ -33,7 +33,9 @@ class Sequence:
         self.finished = False
         self._end_ids = frozenset() if request.ignore_eos else tokenizer.end_ids
         self._text = AnswerText(tokenizer.stream(), request.stop)
+        self._unsaid: list[str] = []
         self._logprobs: list[TokenLogprob] = []
+        self._holds = False  # keeps its words until the end
 
     def accept(self, token_id: int, logprob: TokenLogprob | None = None) -> list[Event]:
         """The events of one more token; the last of them is `Finished` when it ends the sequence."""
@@ -53,15 +55,21 @@ class Sequence:
         """The events of an end that no token of the vocabulary stands for."""
         return self._finish("stop", self._text.finish())
 
-    def _delta(self, text: str) -> list[Event]:
-        if not text and not self._logprobs:
+    def _delta(self, text: str, *, last: bool = False) -> list[Event]:
+        if text:
+            self._unsaid.append(text)
+        if not (self._unsaid or self._logprobs) or (self._holds and not last):
             return []
-        logprobs, self._logprobs = tuple(self._logprobs), []
-        return [TextDelta(text, logprobs)]
+        # PERF: an answer that nobody reads before its end need not be told token by token.
+        self._holds = not self.request.stream
+        delta = TextDelta("".join(self._unsaid), tuple(self._logprobs))
+        self._unsaid.clear()
+        self._logprobs.clear()
+        return [delta]
 
     def _finish(self, reason: FinishReason, text: str) -> list[Event]:
         self.finished = True
         if self._text.matched is not None:
             reason = "stop"
         usage = Usage(len(self.prompt.ids), self.generated)
-        return [*self._delta(text), Finished(reason, usage, self._text.matched)]
+        return [*self._delta(text, last=True), Finished(reason, usage, self._text.matched)]

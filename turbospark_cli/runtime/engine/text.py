@@ -211,8 +211,6 @@ class TextEngine:
             return
         ids: list[int] = launched.tokens.tolist()  # type: ignore[assignment]
         for row, token_id, figure in zip(launched.rows, ids, launched.logprobs, strict=True):
-            if row.sequence.finished:  # ended or aborted meanwhile: one token too many
-                continue
             logprob = figure.read(token_id, self._tokenizer) if figure is not None else None
             events.extend((row.sequence.id, event) for event in row.sequence.accept(token_id, logprob))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +12,10 @@ import tokenizers
 
 from turbospark_cli.errors import CorruptInstall
 from turbospark_cli.runtime.engine.template import ChatTemplate
+from turbospark_cli.runtime.engine.token_stream import BYTE_OF, ByteStream, TextStream, TokenStream
 
 _BYTE_TOKEN_LENGTH: Final = 6  # "<0x0A>"
-_HELD_AT_MOST: Final = 32  # ids; a longer run without a whole character is not UTF-8
+_TOKENS_KEPT: Final = 65536  # whose bytes are remembered
 
 
 class Tokenizer:
@@ -44,9 +46,17 @@ class Tokenizer:
         """Text of whole ids; incomplete UTF-8 becomes U+FFFD and special tokens are left out."""
         return self._tokenizer.decode(ids, skip_special_tokens=True)
 
-    def stream(self) -> TokenStream:
+    def stream(self) -> TextStream:
         """A decoder for one sequence."""
-        return TokenStream(self._tokenizer)
+        return ByteStream(self._stream_bytes) if self._is_byte_level else TokenStream(self._tokenizer)
+
+    @functools.lru_cache(maxsize=_TOKENS_KEPT)  # noqa: B019 - one tokenizer lives as long as its process
+    def _stream_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token adds to a decoded text; special tokens add none."""
+        piece = self._tokenizer.id_to_token(token_id)
+        if piece is None or token_id in self._hidden:
+            return b""
+        return bytes(map(BYTE_OF.__getitem__, piece)) if BYTE_OF.keys() >= set(piece) else piece.encode()
 
     def token(self, token_id: int) -> tuple[str, bytes]:
         """How one token reads and its exact bytes, which need not be whole characters."""
@@ -60,7 +70,7 @@ class Tokenizer:
         if piece in self._special:
             return piece.encode()
         if self._byte_level:
-            return bytes(_BYTE_OF[c] for c in piece) if all(c in _BYTE_OF for c in piece) else piece.encode()
+            return bytes(map(BYTE_OF.__getitem__, piece)) if BYTE_OF.keys() >= set(piece) else piece.encode()
         if len(piece) == _BYTE_TOKEN_LENGTH and piece.startswith("<0x") and piece.endswith(">"):
             return bytes([int(piece[3:5], 16)])
         return piece.replace("▁", " ").encode()
@@ -70,8 +80,22 @@ class Tokenizer:
         return frozenset(token.content for token in self._tokenizer.get_added_tokens_decoder().values())
 
     @cached_property
+    def _hidden(self) -> frozenset[int]:
+        added = self._tokenizer.get_added_tokens_decoder()
+        return frozenset(token_id for token_id, token in added.items() if token.special)
+
+    @cached_property
+    def _decoder(self) -> Any:
+        return json.loads(self._tokenizer.to_str()).get("decoder")
+
+    @cached_property
     def _byte_level(self) -> bool:
-        return '"ByteLevel"' in json.dumps(json.loads(self._tokenizer.to_str()).get("decoder"))
+        return '"ByteLevel"' in json.dumps(self._decoder)
+
+    @cached_property
+    def _is_byte_level(self) -> bool:
+        """Decoding is nothing but joining bytes."""
+        return isinstance(self._decoder, dict) and self._decoder.get("type") == "ByteLevel"
 
     def _load_template(self, folder: Path) -> ChatTemplate | None:
         source: object = self._settings.get("chat_template")
@@ -98,42 +122,6 @@ class Tokenizer:
         return frozenset(ids if own is None else ids | {own})
 
 
-class TokenStream:
-    """Ids in, whole characters out.
-
-    Decoders look at neighbours (the first word of a text loses its space), so ids are decoded together with
-    those that gave the text before. Bytes that are not UTF-8 can change how earlier ones read; what has been
-    said stays said. The library's own DecodeStream raises there.
-    """
-
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._before: list[int] = []  # the ids of the last text
-        self._held: list[int] = []  # ids since then: the bytes of an unfinished character
-
-    def step(self, token_id: int) -> str:
-        """The text that this id completes; empty while a character is unfinished."""
-        self._held.append(token_id)
-        text = self._new_text()
-        if not text or (text.endswith("\ufffd") and len(self._held) < _HELD_AT_MOST):
-            return ""
-        self._before, self._held = self._held, []
-        return text
-
-    def flush(self) -> str:
-        """What is left at the end: an unfinished character reads as U+FFFD, as in a whole decode."""
-        text = self._new_text() if self._held else ""
-        self._before, self._held = self._held, []
-        return text
-
-    def _new_text(self) -> str:
-        before = self._tokenizer.decode(self._before, skip_special_tokens=True)
-        text = self._tokenizer.decode(self._before + self._held, skip_special_tokens=True)
-        if text.startswith(before):
-            return text[len(before) :]
-        return self._tokenizer.decode(self._held, skip_special_tokens=True)
-
-
 def _read_template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -156,18 +144,3 @@ def _token_text(value: object) -> str | None:
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else None
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """Byte-level BPE writes each byte as one printable character (GPT-2's table); this is its inverse.
-
-    Printable Latin-1 bytes stand for themselves; the others take the code points from 256 up, in order.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in printable}
-    others = (byte for byte in range(256) if chr(byte) not in table)
-    table.update({chr(256 + index): byte for index, byte in enumerate(others)})
-    return table
-
-
-_BYTE_OF: Final = _byte_alphabet()

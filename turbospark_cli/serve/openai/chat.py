@@ -47,6 +47,7 @@ def to_request(chat: wire.ChatRequest) -> GenerationRequest:
         stop=policy.stops_of(chat.stop),
         top_logprobs=policy.top_logprobs_of(chat),
         ignore_eos=bool(chat.ignore_eos),
+        stream=bool(chat.stream),
     )
 
 
