@@ -136,7 +136,7 @@ def test_a_full_disk_is_one_sentence(spoken: Path) -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.decode() == "error: Standard output cannot be written: No space left on device.\n"
+    assert done.stderr.decode() == "error: The output cannot be written: No space left on device.\n"
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def run(jobs: Sequence[Job], style: Style, task: Task, status: Status) -> bool:
     """Do all jobs; False when one of them failed, which was then told on stderr.
 
     Raises BrokenPipeError when nobody reads standard output any more, and every error that is not about
-    one input.
+    one input, such as a full disk behind standard output.
     """
     succeeded = True
     for number, job in enumerate(jobs, 1):
@@ -109,7 +109,7 @@ class _Transcription:
             self._text[output].append(text)
         elif text:
             self.status.clear()
-            outputs.stream(text)
+            console.write_out(text)
 
     def _show(self, listening: Listening) -> None:
         done = self._done - listening.start

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from turbospark_cli import console
 from turbospark_cli.audio.writers import FORMATS, Format
 from turbospark_cli.errors import OutputFailed, UsageError
 
@@ -71,17 +70,6 @@ def save(path: Path, text: str) -> None:
             f"{path.name} cannot be written: {error.strerror or error}.",
             hint="-o names another file or folder.",
         ) from error
-
-
-def stream(text: str) -> None:
-    """Text to standard output at once. Raises OutputFailed; BrokenPipeError when nobody reads it any more."""
-    try:
-        console.write_out(text)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        console.drop_stdout()
-        raise OutputFailed(f"Standard output cannot be written: {error.strerror or error}.") from error
 
 
 def _by_suffix(output: str | None) -> Format:
