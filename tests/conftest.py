@@ -10,6 +10,9 @@ import pytest
 from turbospark_cli.models import catalog, receipt
 from turbospark_cli.models.pull import pull
 from turbospark_cli.models.store import Store
+from turbospark_cli.runtime.engine.device import load_blas
+
+load_blas()  # before any test imports MLX: with its own BLAS the real models take minutes
 
 
 @pytest.fixture(scope="session")
