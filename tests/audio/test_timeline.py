@@ -55,6 +55,10 @@ def test_a_segment_over_the_seam_with_a_voice_on_both_sides_spans_the_silence() 
     assert placed(3, 6) == (13, 62)
 
 
+def test_a_segment_of_nothing_but_the_silence_around_a_seam_stays_where_it_is() -> None:
+    assert placed(3.6, 4.4) == (13.6, 60.4)
+
+
 def test_a_segment_that_begins_in_the_silence_before_the_seam_begins_behind_it() -> None:
     assert placed(3.6, 6) == (60.5, 62)
 

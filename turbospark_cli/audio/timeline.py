@@ -59,12 +59,15 @@ class Timeline:
                 segment, start=self._seconds(before, first), end=self._seconds(before, max(first, last))
             )
         start, end = self._seconds(before, first), self._seconds(after, last)
-        early, late = self._spans[before], self._spans[after]
-        if self._in_span(before, first) >= early.voice_end:
+        in_silence = self._in_span(before, first) >= self._spans[before].voice_end
+        before_voice = self._in_span(after, last) <= self._spans[after].voice
+        if in_silence and before_voice and after == before + 1:
+            return replace(segment, start=start, end=end)  # no voice in it: its own times are all there is
+        if in_silence:
             start = self._moment(self._spans[before + 1].voice)
-        if self._in_span(after, last) <= late.voice:
+        if before_voice:
             end = self._moment(self._spans[after - 1].voice_end)
-        return replace(segment, start=min(start, end), end=end)
+        return replace(segment, start=start, end=end)
 
     def _word(self, word: Word) -> Word:
         """A word lies in the span that holds its middle."""
