@@ -37,7 +37,7 @@ from turbospark_cli.runtime.events import Failed, TextDelta
 from turbospark_cli.runtime.generation import Place
 from turbospark_cli.runtime.pulse import PulseLimits
 from turbospark_cli.runtime.runtime import Attachment, Runtime
-from turbospark_cli.runtime.supervisor import Policy
+from turbospark_cli.runtime.supervisor import Policy, State
 
 QUICK_PULSE = PulseLimits(interval=0.05, stalled_after=0.2, kill_after=0.6)
 
@@ -265,7 +265,10 @@ async def test_stop_while_loading(start_runtime: StartRuntime) -> None:
 
 async def test_stop_while_failed(start_runtime: StartRuntime) -> None:
     runtime = await start_runtime(load_failed="no", policy=Policy(cooldown=3600))
+    assert [card.state for card in await runtime.settled()] == ["failed"]
     await runtime.stop()
+    assert only_instance(runtime).supervisor.state is State.STOPPING
+    assert only_instance(runtime).supervisor.process is None
 
 
 SERVER = textwrap.dedent("""
